@@ -1,0 +1,1 @@
+"""Command groups, one file each: parse, call, print."""

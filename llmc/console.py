@@ -1,0 +1,153 @@
+"""The only module that prints: rich text for people, one JSON envelope for programs.
+
+People read tables on stdout; progress, notes and errors go to stderr, so that a pipe carries results only.
+With ``--json`` stdout holds exactly one object::
+
+    {"schema": "llmc.cli/1", "command": "run", "status": "ok", "exit_code": 0, "data": {...}}
+
+or ``error`` instead of ``data``. Progress bars appear on a terminal only; ``LLMC_PROGRESS=plain`` prints plain
+lines instead (for CI logs), ``LLMC_PROGRESS=off`` nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from llmc.errors import ExitCode, LlmcError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCHEMA = "llmc.cli/1"
+PLAIN_SECONDS = 10.0  # between two plain progress lines
+
+_json_mode = False
+
+
+def set_json(on: bool) -> None:
+    global _json_mode  # noqa: PLW0603 - one process, one output mode
+    _json_mode = on
+
+
+def json_mode() -> bool:
+    return _json_mode
+
+
+def stdout() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def stderr() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def show(renderable: Any = "") -> None:
+    """Print a result for people on stdout; silent in JSON mode. Rich markup is interpreted in strings."""
+    if not _json_mode:
+        stdout().print(renderable)
+
+
+def show_text(text: str) -> None:
+    """Print text as it is (no markup, no wrapping) on stdout; silent in JSON mode."""
+    if not _json_mode:
+        stdout().print(text, markup=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a remark about the work on stderr; silent in JSON mode. No markup."""
+    if not _json_mode:
+        stderr().print(text, style="dim", markup=False)
+
+
+def emit(command: str, data: Any, code: ExitCode = ExitCode.OK) -> None:
+    """Print the JSON envelope of a finished command; does nothing in human mode."""
+    if _json_mode:
+        body = {"schema": SCHEMA, "command": command, "status": code.name.lower(), "exit_code": int(code)}
+        _write_json({**body, "data": data})
+
+
+def error(failure: LlmcError, command: str = "") -> None:
+    """Print one error: what, then how to mend it; as the JSON envelope in JSON mode."""
+    if _json_mode:
+        detail: dict[str, Any] = {"kind": failure.kind, "message": failure.what, "remedy": failure.remedy}
+        for extra in ("slug", "task", "offset"):
+            if (value := getattr(failure, extra, None)) is not None:
+                detail[extra] = value
+        status = failure.exit_code.name.lower()
+        body = {"schema": SCHEMA, "command": command, "status": status, "exit_code": int(failure.exit_code)}
+        _write_json({**body, "error": detail})
+        return
+    out = stderr()
+    out.print("[bold red]error:[/] ", end="")
+    out.print(failure.what, markup=False)
+    if failure.remedy:
+        out.print("[bold]fix:[/]   ", end="")
+        out.print(failure.remedy, markup=False)
+
+
+def _write_json(body: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+Advance = Callable[[float, str], None]  # (done so far, short remark)
+
+
+@contextlib.contextmanager
+def progress(title: str, total: float | None = None) -> Iterator[Advance]:
+    """Show the progress of one long step; yields ``advance(done, remark)``.
+
+    ``total`` may be None for a step of unknown length. Calls may come as often as they like.
+    """
+    style = os.environ.get("LLMC_PROGRESS", "")
+    if style == "off" or _json_mode or (not style and not sys.stderr.isatty()):
+        yield lambda done, remark="": None
+    elif style == "plain":
+        yield from _plain(title, total)
+    else:
+        yield from _bar(title, total)
+
+
+def _plain(title: str, total: float | None) -> Iterator[Advance]:
+    start = last = time.monotonic()
+    sys.stderr.write(f"{title} ...\n")
+    sys.stderr.flush()
+
+    def advance(done: float, remark: str = "") -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PLAIN_SECONDS:
+            last = now
+            share = f" {100 * done / total:.0f} %" if total else ""
+            sys.stderr.write(f"{title}{share} {remark} ({now - start:.0f} s)\n")
+            sys.stderr.flush()
+
+    yield advance
+    sys.stderr.write(f"{title}: done in {time.monotonic() - start:.1f} s\n")
+
+
+def _bar(title: str, total: float | None) -> Iterator[Advance]:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:>3.0f}%" if total else ""),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[remark]}", markup=False),
+    )
+    with Progress(*columns, console=stderr(), transient=True, expand=True) as bar:
+        task = bar.add_task(title, total=total, remark="")
+        yield lambda done, remark="": bar.update(task, completed=done, remark=remark)

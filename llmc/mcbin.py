@@ -1,0 +1,365 @@
+"""The binary task format of ``llama-perplexity --multiple-choice``: a strict reader and a streaming writer.
+
+Layout, little-endian throughout::
+
+    uint32            number of tasks n
+    uint32 * n        absolute byte offset of each task; the first is 4 + 4n
+    per task          uint32 length + UTF-8 bytes: the question
+                      mc1: uint32 k, k * (uint32 length + UTF-8 bytes), k * int32 labels (0 or 1, one 1)
+                      mc2: uint32 0 (llama.cpp reads it and does not use it)
+
+llama.cpp checks almost none of this: it ignores the offsets in a full run, stops in silence at the first task
+that it cannot read, and scores labels other than 1 as wrong. The reader here accepts a file only when every
+byte of it is accounted for, and never allocates more than the file is long, whatever the lengths inside claim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from llmc.errors import FormatError, InputFileError, os_error
+
+MAX_OPTIONS = 100  # llama.cpp refuses more
+MAX_TASK_BYTES = 16 << 20  # far beyond any context; keeps one hostile task from filling the memory
+UINT32_MAX = 0xFFFF_FFFF
+_U32 = struct.Struct("<I")
+_OFFSETS_PER_READ = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question as the file stores it; the model sees ``question + " " + option``."""
+
+    question: str
+    options: tuple[str, ...]
+    gold: int
+
+
+@dataclass(frozen=True)
+class BinFacts:
+    """What a benchmark file holds, as counted while reading it to its last byte.
+
+    ``chance`` is the mean of 1/options over the tasks; ``engine_chance`` is what llama.cpp prints as "Random
+    chance" (tasks / all options), equal to it when all tasks have the same width. ``gold_positions`` and
+    ``widths`` count tasks by gold index and by number of options. ``duplicates`` counts tasks in
+    which two options are equal; the first 100 are named. ``longest_bytes`` is the largest sum over
+    one task of the bytes of ``question + " " + option``: an upper bound on tokens for byte-level vocabularies.
+    """
+
+    tasks: int
+    size: int
+    sha256: str
+    widths: dict[int, int]
+    gold_positions: dict[int, int]
+    chance: float
+    engine_chance: float
+    longest_task: int
+    longest_bytes: int
+    text_bytes: int
+    duplicates: int = 0
+    first_duplicates: tuple[int, ...] = ()
+
+    @property
+    def widest(self) -> int:
+        return max(self.widths)
+
+    @property
+    def majority_position(self) -> int:
+        """The gold index that occurs most often (the lowest of several)."""
+        return min(self.gold_positions, key=lambda i: (-self.gold_positions[i], i))
+
+    @property
+    def majority_share(self) -> float:
+        return self.gold_positions[self.majority_position] / self.tasks
+
+
+class _Source:
+    """A file read forward, with its length known, so that every length can be checked before reading."""
+
+    def __init__(self, stream: IO[bytes], size: int, name: str) -> None:
+        self.stream, self.size, self.name = stream, size, name
+        self.at = 0
+        self.task_end = 0
+        self.digest = hashlib.sha256()
+
+    def fail(self, what: str, task: int | None, offset: int | None = None) -> FormatError:
+        where = "header" if task is None else f"task {task}"
+        at = self.at if offset is None else offset
+        return FormatError(
+            f"{self.name}: {where}, byte {at}: {what}",
+            task=task,
+            offset=at,
+            remedy="rebuild the file with `llmc build`, or fetch it again and compare its sha256",
+        )
+
+    def take(self, length: int, task: int | None, what: str) -> bytes:
+        left = self.size - self.at
+        if length > left:
+            raise self.fail(f"{what} needs {length} bytes, {left} are left in the file", task)
+        data = self.stream.read(length)
+        if len(data) != length:
+            raise self.fail(f"{what}: the file ended early (it changed while it was read)", task)
+        self.digest.update(data)
+        self.at += length
+        return data
+
+    def number(self, task: int | None, what: str) -> int:
+        return int(_U32.unpack(self.take(4, task, what))[0])
+
+    def text(self, task: int, what: str) -> str:
+        start = self.at
+        length = self.number(task, f"the length of {what}")
+        if length == 0:
+            raise self.fail(f"{what} is empty; llama.cpp stops at such a task", task, start)
+        if self.at + length > min(self.task_end, self.size):
+            if self.at + length <= self.size:
+                raise self.fail(f"{what} takes the task past {MAX_TASK_BYTES} bytes", task, start)
+            raise self.fail(f"{what} claims {length} bytes, {self.size - self.at} are left in the file", task, start)
+        data = self.take(length, task, what)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.fail(f"{what} is not UTF-8", task, start + 4 + error.start) from None
+
+
+class Reader:
+    """Iterate over the tasks of a file, strictly, in bounded memory; ``facts`` is set once all were read.
+
+    Raises FormatError (task index, byte offset, what was expected) at the first byte that is not as the format
+    says, and InputFileError when the file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.facts: BinFacts | None = None
+
+    def __iter__(self) -> Iterator[Task]:
+        try:
+            if self.path.is_dir():
+                raise InputFileError(f"{self.path} is a directory", "name a .bin file made by `llmc build`")
+            with self.path.open("rb") as stream, self.path.open("rb") as table:
+                size = os.fstat(stream.fileno()).st_size
+                yield from self._read(_Source(stream, size, str(self.path)), table)
+        except OSError as error:
+            raise os_error(error, "read", "check the path and its permissions") from error
+
+    def _read(self, source: _Source, table: IO[bytes]) -> Iterator[Task]:
+        if source.size < 4:
+            raise source.fail(f"a benchmark file has at least 4 bytes, this one has {source.size}", None)
+        head = source.take(4, None, "the number of tasks")
+        count = int(_U32.unpack(head)[0])
+        if count == 0:
+            raise source.fail("the file announces 0 tasks", None, 0)
+        if 4 * count > source.size - 4:
+            looks = f" (the first bytes are {head!r}: this is not a benchmark file)" if head.isalnum() else ""
+            raise source.fail(f"{count} tasks are announced, the file is too short for their offsets{looks}", None, 0)
+        for start in range(0, count, _OFFSETS_PER_READ):
+            source.take(4 * min(_OFFSETS_PER_READ, count - start), None, "the offset table")
+        table.seek(4)
+        tally = _Tally()
+        for index in range(count):
+            (offset,) = _U32.unpack(table.read(4))
+            if offset != source.at:
+                raise source.fail(
+                    f"the offset table says {offset}, the task begins at {source.at}", index, 4 + 4 * index
+                )
+            task = self._task(source, index)
+            tally.add(index, task)
+            yield task
+        if source.at != source.size:
+            raise source.fail(f"{source.size - source.at} bytes follow the last task", None)
+        self.facts = tally.facts(source.size, source.digest.hexdigest())
+
+    def _task(self, source: _Source, index: int) -> Task:
+        source.task_end = source.at + MAX_TASK_BYTES
+        question = source.text(index, "the question")
+        at = source.at
+        width = source.number(index, "the number of options")
+        if not 2 <= width <= MAX_OPTIONS:
+            raise source.fail(f"{width} options; 2 to {MAX_OPTIONS} can be scored", index, at)
+        options = tuple(source.text(index, f"option {i}") for i in range(width))
+        at = source.at
+        labels = struct.unpack(f"<{width}i", source.take(4 * width, index, "the labels"))
+        for i, label in enumerate(labels):
+            if label not in (0, 1):
+                raise source.fail(f"label {i} is {label}; labels are 0 or 1", index, at + 4 * i)
+        if sum(labels) != 1:
+            raise source.fail(f"{sum(labels)} options are marked correct; exactly one must be", index, at)
+        at = source.at
+        if (extra := source.number(index, "the size of mc2")) != 0:
+            raise source.fail(f"mc2 holds {extra} options; it must be empty", index, at)
+        return Task(question, options, labels.index(1))
+
+
+class _Tally:
+    """Counts kept while tasks go by."""
+
+    def __init__(self) -> None:
+        self.widths: Counter[int] = Counter()
+        self.golds: Counter[int] = Counter()
+        self.inverse_widths = 0.0
+        self.text_bytes = self.longest_bytes = self.longest_task = 0
+        self.duplicates = 0
+        self.first_duplicates: list[int] = []
+
+    def add(self, index: int, task: Task) -> None:
+        width = len(task.options)
+        self.widths[width] += 1
+        self.golds[task.gold] += 1
+        question = len(task.question.encode()) + 1
+        need = sum(question + len(option.encode()) for option in task.options)
+        self.text_bytes += need
+        if need > self.longest_bytes:
+            self.longest_bytes, self.longest_task = need, index
+        if len(set(task.options)) != width:
+            self.duplicates += 1
+            if self.duplicates <= 100:
+                self.first_duplicates.append(index)
+
+    def facts(self, size: int, sha256: str) -> BinFacts:
+        tasks = sum(self.widths.values())
+        return BinFacts(
+            tasks=tasks,
+            size=size,
+            sha256=sha256,
+            widths=dict(sorted(self.widths.items())),
+            gold_positions=dict(sorted(self.golds.items())),
+            chance=sum(n / width for width, n in self.widths.items()) / tasks,
+            engine_chance=tasks / sum(width * n for width, n in self.widths.items()),
+            longest_task=self.longest_task,
+            longest_bytes=self.longest_bytes,
+            text_bytes=self.text_bytes,
+            duplicates=self.duplicates,
+            first_duplicates=tuple(self.first_duplicates),
+        )
+
+
+def read(path: str | os.PathLike[str]) -> list[Task]:
+    """Return all tasks of a file, read strictly."""
+    return list(Reader(path))
+
+
+def scan(path: str | os.PathLike[str]) -> BinFacts:
+    """Read a file to its last byte and return what it holds; raises FormatError as ``Reader`` does."""
+    reader = Reader(path)
+    for _ in reader:
+        pass
+    assert reader.facts is not None
+    return reader.facts
+
+
+class Writer:
+    """Write tasks one by one; the file appears under its name only when all is written.
+
+    The body goes to one temporary file and the offsets to memory (4 bytes a task), since the offset table comes
+    first and its size is known last. ``add`` refuses what llama.cpp cannot score (ValueError), and a file
+    beyond 4 GiB (InputFileError), where offsets would wrap.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.sha256 = ""
+        self.size = 0
+        self._lengths = array("I")
+        self._body: IO[bytes] | None = None
+
+    def __enter__(self) -> Writer:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._body = tempfile.TemporaryFile(dir=self.path.parent, prefix=".mcbin-")  # noqa: SIM115
+        except OSError as error:
+            raise os_error(error, "write", "choose another folder with --out, or make room") from error
+        return self
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, task: Task) -> None:
+        data = encode_task(task)
+        self.size += len(data)
+        if 4 + 4 * (len(self._lengths) + 1) + self.size > UINT32_MAX:
+            raise InputFileError(
+                f"{self.path}: task {len(self._lengths)} would take the file past 4 GiB, the format's limit",
+                "split the benchmark, or build a part of it with --limit",
+            )
+        assert self._body is not None
+        self._body.write(data)
+        self._lengths.append(len(data))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        assert self._body is not None
+        try:
+            if kind is None:
+                self._assemble()
+        except OSError as failure:
+            raise os_error(failure, "write", "choose another folder with --out, or make room") from failure
+        finally:
+            self._body.close()
+
+    def _assemble(self) -> None:
+        from llmc.files import CHUNK, atomic_write
+
+        assert self._body is not None
+        count = len(self._lengths)
+        if count == 0:
+            raise InputFileError(f"{self.path}: there are no tasks to write", "check the source and its filters")
+        digest = hashlib.sha256()
+        self._body.seek(0)
+        with atomic_write(self.path) as out:
+
+            def put(data: bytes) -> None:
+                digest.update(data)
+                out.write(data)
+
+            put(_U32.pack(count))
+            offset = 4 + 4 * count
+            for start in range(0, count, _OFFSETS_PER_READ):
+                table = bytearray()
+                for length in self._lengths[start : start + _OFFSETS_PER_READ]:
+                    table += _U32.pack(offset)
+                    offset += length
+                put(bytes(table))
+            while chunk := self._body.read(CHUNK):
+                put(chunk)
+        self.size, self.sha256 = offset, digest.hexdigest()
+
+
+def encode_task(task: Task) -> bytes:
+    """Return the bytes of one task; ValueError when llama.cpp could not score it."""
+    width = len(task.options)
+    if not 2 <= width <= MAX_OPTIONS:
+        raise ValueError(f"{width} options; 2 to {MAX_OPTIONS} can be scored")
+    if not 0 <= task.gold < width:
+        raise ValueError(f"gold index {task.gold} is outside the {width} options")
+    if not task.question:
+        raise ValueError("the question is empty")
+    for i, option in enumerate(task.options):
+        if not option:
+            raise ValueError(f"option {i} is empty")
+    texts = [text.encode("utf-8") for text in (task.question, *task.options)]
+    if sum(map(len, texts)) > MAX_TASK_BYTES:
+        raise ValueError(f"the texts take more than {MAX_TASK_BYTES} bytes")
+    parts = [_U32.pack(len(texts[0])), texts[0], _U32.pack(width)]
+    for data in texts[1:]:
+        parts += (_U32.pack(len(data)), data)
+    parts.append(struct.pack(f"<{width}i", *(1 if i == task.gold else 0 for i in range(width))))
+    parts.append(_U32.pack(0))
+    return b"".join(parts)
+
+
+def write(path: str | os.PathLike[str], tasks: Iterable[Task]) -> BinFacts:
+    """Write a file and return its facts, read back from the disk."""
+    with Writer(path) as writer:
+        for task in tasks:
+            writer.add(task)
+    return scan(path)

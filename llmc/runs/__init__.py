@@ -1,0 +1,1 @@
+"""One cell, a model on a benchmark: from the plan to the record in the store."""
