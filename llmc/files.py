@@ -39,8 +39,8 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -70,6 +70,44 @@ def locked(path: Path) -> Iterator[None]:
             yield
         finally:
             fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+# First bytes -> what a person would call the file; for messages only.
+_SIGNATURES = (
+    (b"GGUF", "a GGUF model"),
+    (b"FUGG", "a big-endian GGUF model"),
+    (b"version https://git-lfs", "a Git LFS pointer (the file itself was never fetched: run `git lfs pull`)"),
+    (b"PK\x03\x04", "a zip archive (or a PyTorch checkpoint)"),
+    (b"PK\x05\x06", "a zip archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"PAR1", "a parquet file"),
+    (b"%PDF", "a PDF document"),
+    (b"\x7fELF", "a program"),
+    (b"lmgg", "a model in a format older than GGUF"),
+    (b"fmgg", "a model in a format older than GGUF"),
+    (b"tjgg", "a model in a format older than GGUF"),
+)
+
+
+def looks_like(head: bytes) -> str:
+    """Return what a file that begins with ``head`` (64 bytes or more) looks like; empty when nothing is known."""
+    if not head:
+        return "an empty file"
+    for signature, name in _SIGNATURES:
+        if head.startswith(signature):
+            return name
+    start = head.lstrip()[:64].lower()
+    if start.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "an HTML or XML page (a download that was answered by a web page)"
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 30:
+        return "a safetensors file"
+    if start.startswith((b"{", b"[")):
+        return "JSON text"
+    if not head.strip(b"\0"):
+        return "filled with zero bytes (a download or copy that was never finished)"
+    return "text" if all(byte >= 32 or byte in b"\t\n\r\f" for byte in head) else ""
 
 
 def sha256_file(path: Path) -> str:
