@@ -92,7 +92,7 @@ _SIGNATURES = (
 
 
 def looks_like(head: bytes) -> str:
-    """Return what a file beginning with ``head`` (64 bytes or more) looks like; empty when nothing is known."""
+    """Return what a file that begins with ``head`` (64 bytes or more) looks like, or an empty string."""
     if not head:
         return "an empty file"
     for signature, name in _SIGNATURES:

@@ -47,8 +47,8 @@ TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210),
     15: ("Q8_K", 256, 292), 16: ("IQ2_XXS", 256, 66), 17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98),
     19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8),
-    29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66),
+    23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8),
+    28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66),
     39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18), 42: ("Q2_0", 64, 18),
 }  # fmt: skip
 
@@ -71,8 +71,9 @@ class Header:
     """What the header of one file says.
 
     ``values`` holds scalars, strings up to 1 MiB and numeric arrays up to 4,096 values; ``lengths`` the
-    number of elements of every array. ``spans`` gives the byte range of every pair, for hashing. ``weights`` counts
-    tensor elements by type name, ``shapes`` keeps those of the two tensors as wide as the vocabulary.
+    number of elements of every array. ``spans`` gives the byte range of every pair, for hashing.
+    ``weights`` counts tensor elements by type name, ``shapes`` keeps those of the two tensors as wide as the
+    vocabulary.
     ``data_end`` is where the last tensor's data ends, as far as the types are known.
     """
 
