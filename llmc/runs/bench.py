@@ -1,0 +1,101 @@
+"""A benchmark as a run takes it: a file, what it holds, the ids behind its tasks, and a part of it when asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc import mcbin
+from llmc.benchmarks.build import ensure_built, write_subset
+from llmc.benchmarks.item import items_path, read_items
+from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
+from llmc.errors import UsageError
+from llmc.runs.record import BenchmarkIdentity
+from llmc.runs.select import like_llama, seeded_sample
+from llmc.runs.settings import Settings
+
+
+@dataclass(frozen=True)
+class Bench:
+    """``golds`` holds one byte a task: its gold index."""
+
+    name: str
+    path: Path
+    facts: mcbin.BinFacts
+    golds: bytes
+    entry: ManifestEntry | None
+
+    def ids(self) -> list[str]:
+        """Return the id of every task in file order: the items' own, else the task's index."""
+        items = items_path(self.path)
+        if items.is_file():
+            return [item.id for item in read_items(items)]
+        return [str(index) for index in range(self.facts.tasks)]
+
+    def groups(self) -> list[str | None]:
+        """Return the group of every task, all None when there are none."""
+        items = items_path(self.path)
+        if items.is_file():
+            return [item.group for item in read_items(items)]
+        return [None] * self.facts.tasks
+
+    def identity(self) -> BenchmarkIdentity:
+        entry = self.entry.model_dump(mode="json") if self.entry else {}
+        keep = ("benchmark", "split", "protocol", "form", "shots", "source", "licence")
+        return BenchmarkIdentity(
+            name=self.name,
+            path=str(self.path),
+            sha256=self.facts.sha256,
+            tasks=self.facts.tasks,
+            chance=self.facts.chance,
+            majority_position=self.facts.majority_position,
+            majority_share=self.facts.majority_share,
+            selection=entry.get("selection"),
+            source={key: entry[key] for key in keep if entry.get(key) is not None} or None,
+        )
+
+
+def open_bench(name: str, settings: Settings) -> Bench:
+    """Return the benchmark that ``-b`` names: a .bin by path, or one of the catalogue, built where missing.
+
+    Raises InputFileError or FormatError for a bad file, UsageError for an unknown name or an impossible
+    selection.
+    """
+    if _is_path(name):
+        path = Path(name)
+    else:
+        built = ensure_built(name, settings.out, source=settings.source)
+        path = settings.out / f"{built.name}.bin"
+    bench = _read(path)
+    count = settings.like_llama if settings.like_llama is not None else settings.limit
+    if count is None or count >= bench.facts.tasks:
+        return bench
+    return _subset(bench, count, settings)
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".bin") or os.sep in name or Path(name).is_file()
+
+
+def _read(path: Path) -> Bench:
+    reader = mcbin.Reader(path)
+    golds = bytes(task.gold for task in reader)
+    assert reader.facts is not None
+    entry = entry_for_bin(path)
+    return Bench(entry.name if entry else path.name.removesuffix(".bin"), path, reader.facts, golds, entry)
+
+
+def _subset(bench: Bench, count: int, settings: Settings) -> Bench:
+    if count < 1:
+        raise UsageError(f"{count} questions cannot be scored", "ask for 1 or more")
+    if settings.like_llama is not None:
+        suffix, indices = f"llama{count}", like_llama(bench.facts.tasks, count)
+        selection = {"kind": "like-llama", "tasks": count, "of": bench.facts.tasks, "generator": "mt19937(1), float32"}
+    else:
+        suffix = f"sample{count}s{settings.seed}"
+        indices = seeded_sample(bench.facts.tasks, count, settings.seed)
+        selection = {"kind": "sample", "tasks": count, "of": bench.facts.tasks, "seed": settings.seed}
+    selection["from_sha256"] = bench.facts.sha256
+    entry = write_subset(bench.path, indices, f"{bench.name}.{suffix}", settings.out, selection)
+    return _read(settings.out / f"{entry.name}.bin")

@@ -1,0 +1,251 @@
+"""One cell: a model on a benchmark, from the plan to the record in the store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from llmc import __version__, console, mcbin
+from llmc.engine.plan import Plan, plan
+from llmc.engine.preflight import Preflight, preflight
+from llmc.errors import RefusedError
+from llmc.files import locked
+from llmc.findings import Finding, finding, has_error
+from llmc.runs import evidence, parts, store
+from llmc.runs.bench import Bench
+from llmc.runs.prepare import PreparedEngine, PreparedModel, check_health
+from llmc.runs.record import (
+    RULE,
+    Comparability,
+    LayoutCheck,
+    RunRecord,
+    content_key,
+)
+from llmc.runs.select import seeded_sample
+from llmc.runs.settings import FirstTime, Settings
+
+LAYOUT_NOISE = 0.01  # share of flipped answers above which the noise is worth a warning
+NAMED_IDS = 20  # ids listed in a message; the record lists all
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell planned and ready to launch. ``excluded`` are task indices left out."""
+
+    engine: PreparedEngine
+    model: PreparedModel
+    bench: Bench
+    settings: Settings
+    preflight: Preflight
+    plan: Plan
+    excluded: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    comparability: Comparability
+    reuse_key: str
+    first: FirstTime
+
+    @property
+    def tasks(self) -> int:
+        return self.bench.facts.tasks - len(self.excluded)
+
+    def command(self) -> list[str]:
+        return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
+
+
+@dataclass(frozen=True)
+class Finished:
+    folder: Path
+    record: RunRecord
+    reused: bool
+
+
+def plan_cell(
+    engine: PreparedEngine, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime
+) -> Cell:
+    """Plan one cell; raises RefusedError for what would go wrong, before anything is launched."""
+    with first.measure("preflight"), console.progress(f"token counts of {bench.name}"):
+        checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts)
+    excluded = _excluded(bench, checked, settings)
+    launch = plan(
+        engine.probe,
+        model.facts,
+        bench.facts,
+        checked,
+        user=settings.user_flags,
+        budget=settings.memory_budget,
+    )
+    findings = [*engine.findings(), *launch.findings]
+    if checked.basis == "bounds":
+        findings.append(finding("preflight-bounds-only", checked.reason))
+    if bench.facts.duplicates:
+        first_few = ", ".join(map(str, bench.facts.first_duplicates[:10]))
+        findings.append(finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}"))
+    if excluded:
+        findings.append(finding("items-excluded", f"{len(excluded)} tasks: {_named(bench, excluded)}"))
+    comparability = evidence.comparability(engine, bench, launch, excluded)
+    reuse_key = content_key(
+        {
+            "comparability": comparability.key,
+            "model": model.sha256,
+            "engine": engine.probe.identity,
+            "arguments": launch.arguments,
+            "health_check": settings.health_check,
+            "layout_check": settings.layout_check,
+            "part_size": settings.part_size if bench.facts.tasks > settings.part_size else None,
+            "config_files": engine.environment.config_files,
+        }
+    )
+    return Cell(
+        engine,
+        model,
+        bench,
+        settings,
+        checked,
+        launch,
+        tuple(excluded),
+        tuple(findings),
+        comparability,
+        reuse_key,
+        first,
+    )
+
+
+def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]:
+    hazards = {slug: indices for slug, indices in checked.hazards.items() if indices}
+    if not hazards:
+        return []
+    if settings.on_hazard == "fail":
+        slug, indices = next(iter(hazards.items()))
+        count = sum(len(each) for each in hazards.values())
+        raise RefusedError(
+            slug,
+            f"{bench.name}: {count} of {bench.facts.tasks} tasks would be scored wrongly by llama-perplexity "
+            f"({', '.join(f'{s}: {_named(bench, i)}' for s, i in hazards.items())})",
+            f"score the others with `--on-hazard exclude`; why: `llmc explain {slug}`",
+        )
+    excluded = sorted({index for indices in hazards.values() for index in indices})
+    if len(excluded) == bench.facts.tasks:
+        raise RefusedError("items-excluded", f"{bench.name}: every task is a hazard; none is left to score", "")
+    return excluded
+
+
+def _named(bench: Bench, indices: Sequence[int]) -> str:
+    ids = bench.ids()
+    shown = ", ".join(ids[i] for i in indices[:NAMED_IDS])
+    return shown + (f" and {len(indices) - NAMED_IDS} more" if len(indices) > NAMED_IDS else "")
+
+
+def run_cell(cell: Cell) -> Finished:
+    """Run a planned cell, or return the trusted run that the store already has; always leaves a record."""
+    runs = store.Store(cell.settings.out)
+    if not cell.settings.force and (known := runs.find_trusted(cell.reuse_key)) is not None:
+        return Finished(known[0], known[1], reused=True)
+    started, begin = store.now(), monotonic()
+    health, unhealthy = check_health(cell.engine, cell.model, cell.settings, cell.first)
+    folder = runs.new_folder(started, cell.model.short_name, cell.bench.name, cell.reuse_key)
+    try:
+        results: list[parts.PartResult] = []
+        if not has_error(unhealthy):
+            results = _score(cell, folder, runs)
+        layout = _layout_check(cell, results, folder)
+        record = evidence.assemble(
+            cell,
+            results,
+            extra=[*unhealthy, *evidence.layout_findings(layout, LAYOUT_NOISE)],
+            health=health,
+            layout_check=layout,
+            started=started,
+            seconds=monotonic() - begin,
+            version=__version__,
+        )
+        store.finish(folder, record)
+    except BaseException:
+        store.discard(folder)
+        raise
+    return Finished(folder, record, reused=False)
+
+
+def _score(cell: Cell, folder: Path, runs: store.Store) -> list[parts.PartResult]:
+    facts = cell.bench.facts
+    with console.progress(f"{cell.model.short_name} on {cell.bench.name}", cell.tasks) as advance:
+        if cell.tasks <= cell.settings.part_size and not cell.excluded:
+            whole = parts.whole(cell.bench.path, facts, cell.bench.golds, folder)
+            return _score_all(cell, whole, advance)
+        partial = runs.partial_folder(cell.reuse_key)
+        with locked(partial.with_name(partial.name + ".lock")):
+            if cell.settings.force:
+                shutil.rmtree(partial, ignore_errors=True)
+            out = set(cell.excluded)
+            each = parts.split(cell.bench.path, lambda i: i not in out, cell.settings.part_size, partial)
+            results = _score_all(cell, each, advance)
+            _bring_home(partial, folder, complete=all(r.trusted for r in results))
+        partial.with_name(partial.name + ".lock").unlink(missing_ok=True)
+    return results
+
+
+def _score_all(cell: Cell, each: Iterable[parts.Part], advance: console.Advance) -> list[parts.PartResult]:
+    """Score part after part; stop at the first that is not trusted, since no score can come of the rest."""
+    results: list[parts.PartResult] = []
+    begin = monotonic()
+    for part in each:
+
+        def on_rows(rows: int, first: int = part.first) -> None:
+            rate = (first + rows) / max(monotonic() - begin, 1e-9)
+            advance(first + rows, f"{first + rows}/{cell.tasks} tasks, {rate:.1f}/s")
+
+        results.append(parts.score_part(part, cell.engine, cell.model, cell.plan, on_rows))
+        if not results[-1].trusted:
+            break
+    return results
+
+
+def _bring_home(partial: Path, folder: Path, *, complete: bool) -> None:
+    """Move finished parts into the run's folder; of an incomplete run copy the logs and keep the parts."""
+    for part in sorted(partial.glob("part-*")):
+        if complete:
+            shutil.move(str(part), folder / part.name)
+        else:
+            shutil.copytree(part, folder / part.name, ignore=shutil.ignore_patterns("*.bin"))
+    if complete:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _layout_check(cell: Cell, results: list[parts.PartResult], folder: Path) -> LayoutCheck | None:
+    """Score a sample again at another layout and count the answers that changed."""
+    count = min(cell.settings.layout_check, cell.tasks)
+    if not count or not results or not all(r.trusted for r in results):
+        return None
+    correct = "".join(r.correct or "" for r in results)
+    chosen = seeded_sample(cell.tasks, count, seed=0)
+    out = set(cell.excluded)
+    kept = [task for i, task in enumerate(mcbin.Reader(cell.bench.path)) if i not in out]
+    sample = folder / "layout-check.bin"
+    facts = mcbin.write(sample, (kept[i] for i in chosen))
+    golds = bytes(kept[i].gold for i in chosen)
+    checked = preflight(sample, cell.model.facts, cell.engine.binding, facts=facts)
+    other = plan(
+        cell.engine.probe,
+        cell.model.facts,
+        facts,
+        checked,
+        user=cell.settings.user_flags,
+        budget=cell.settings.memory_budget,
+        alternative=True,
+    )
+    subfolder = folder / "layout-check"
+    subfolder.mkdir()
+    part = parts.Part(0, 0, sample, facts, golds, subfolder, temporary=False)
+    with console.progress("layout check", count) as advance:
+        result = parts.score_part(part, cell.engine, cell.model, other, lambda rows: advance(rows, ""))
+    sample.unlink(missing_ok=True)
+    if result.correct is None:
+        why = "; ".join(f.detail for f in result.findings if f.severity == "error")
+        raise RefusedError("layout-noise", f"the layout check itself failed: {why}", "run without --layout-check")
+    flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
+    return LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
+
+
+__all__ = ["RULE", "Cell", "Finished", "plan_cell", "run_cell"]

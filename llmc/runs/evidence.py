@@ -1,0 +1,228 @@
+"""From the results of a cell's parts to its record: merged counts, findings, groups, and the verdict."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from llmc.engine.audit import score_findings
+from llmc.engine.plan import Plan
+from llmc.findings import Finding, finding, has_error
+from llmc.runs import store
+from llmc.runs.bench import Bench
+from llmc.runs.parts import PartResult
+from llmc.runs.prepare import PreparedEngine
+from llmc.runs.record import (
+    RULE,
+    Comparability,
+    Counts,
+    GroupScore,
+    LayoutCheck,
+    Result,
+    RunRecord,
+    Timings,
+    content_key,
+)
+from llmc.stats import wilson
+
+if TYPE_CHECKING:
+    from llmc.runs.cell import Cell
+
+
+def comparability(engine: PreparedEngine, bench: Bench, plan: Plan, excluded: Sequence[int]) -> Comparability:
+    """What must be equal before two runs are paired, hashed, and what should be equal, listed."""
+    must = {
+        "benchmark_sha256": bench.facts.sha256,
+        "excluded": list(excluded),
+        "scorer": "perplexity",
+        "rule": RULE,
+        "tokenization": "joint",
+        "bos": "model",
+        "truncation": "never",
+    }
+    should = {
+        "engine_flavour": engine.probe.flavour,
+        "engine_version": engine.probe.version,
+        "backend": engine.probe.backend,
+        "layout": plan.layout(),
+        "arguments": list(plan.arguments),
+    }
+    return Comparability(key=content_key(must), must=must, should=should)
+
+
+def assemble(
+    cell: Cell,
+    results: Sequence[PartResult],
+    *,
+    extra: Sequence[Finding],
+    health: dict[str, Any],
+    layout_check: LayoutCheck | None,
+    started: str,
+    seconds: float,
+    version: str,
+) -> RunRecord:
+    """Return the record of a run; its status follows from the findings alone."""
+    correct = _merged_correct(results, cell.tasks)
+    findings = [*_merged_findings(results), *extra, *cell.findings]
+    if correct is None and not has_error(findings):
+        findings.insert(0, finding("scored-fewer", "not every part of the benchmark was scored"))
+    elif correct is not None and len(results) > 1:
+        findings += score_findings(correct, _golds(cell), cell.bench.facts)
+    trusted = correct is not None and not has_error(findings)
+    interrupted = any(f.slug == "interrupted" for f in findings)
+    status: Literal["trusted", "untrusted", "interrupted"] = "untrusted"
+    if trusted:
+        status = "trusted"
+    elif interrupted:
+        status = "interrupted"
+    return RunRecord(
+        llmc_version=version,
+        kind="run",
+        status=status,
+        started=started,
+        finished=store.now(),
+        model=cell.model.identity(),
+        benchmark=cell.bench.identity(),
+        engine=cell.engine.identity(),
+        argv=tuple(cell.command()),
+        user_flags=cell.settings.user_flags,
+        layout=cell.plan.layout(),
+        layout_basis=cell.plan.basis,
+        environment_dropped=cell.engine.environment.dropped,
+        config_files=cell.engine.environment.config_files,
+        host=host(),
+        health=health,
+        counts=_counts(cell, results),
+        parts=tuple(r.log for r in results),
+        peak_rss=max((r.peak_rss for r in results if r.peak_rss is not None), default=None),
+        timings=_timings(cell, results, seconds),
+        findings=tuple(_errors_first(findings)),
+        correct=correct if trusted else None,
+        excluded=_excluded_ids(cell),
+        groups=_groups(cell, correct) if trusted and correct is not None else {},
+        result=_result(correct, results) if trusted and correct is not None else None,
+        layout_check=layout_check,
+        comparability=cell.comparability,
+        reuse_key=cell.reuse_key,
+    )
+
+
+def layout_findings(check: LayoutCheck | None, threshold: float) -> list[Finding]:
+    if check is None or check.flipped <= threshold * check.tasks:
+        return []
+    share = 100 * check.flipped / check.tasks
+    return [finding("layout-noise", f"{check.flipped} of {check.tasks} answers ({share:.1f} %) changed")]
+
+
+def host() -> dict[str, Any]:
+    """What this machine is, as far as it bears on speed and numerics."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+            return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        return platform.processor()
+
+
+def _merged_correct(results: Sequence[PartResult], tasks: int) -> str | None:
+    if not results or any(r.correct is None for r in results):
+        return None
+    correct = "".join(r.correct or "" for r in results)
+    return correct if len(correct) == tasks else None
+
+
+def _merged_findings(results: Sequence[PartResult]) -> list[Finding]:
+    if len(results) == 1:
+        return list(results[0].findings)
+    merged: list[Finding] = []
+    for result in results:
+        for each in result.findings:
+            # What depends on the score is judged over the whole, not over a part of it.
+            if each.slug in ("always-one-position", "below-majority"):
+                continue
+            merged.append(finding(each.slug, f"part {result.log.index}: {each.detail}", each.severity))
+    return merged
+
+
+def _errors_first(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda f: f.severity != "error")
+
+
+def _golds(cell: Cell) -> bytes:
+    out = set(cell.excluded)
+    return bytes(gold for i, gold in enumerate(cell.bench.golds) if i not in out)
+
+
+def _excluded_ids(cell: Cell) -> tuple[str, ...]:
+    if not cell.excluded:
+        return ()
+    ids = cell.bench.ids()
+    return tuple(ids[i] for i in cell.excluded)
+
+
+def _counts(cell: Cell, results: Sequence[PartResult]) -> Counts:
+    announced = [r.announced for r in results]
+    return Counts(
+        in_file=cell.bench.facts.tasks,
+        announced=None if not announced or None in announced else sum(n or 0 for n in announced),
+        expected=cell.tasks,
+        scored=sum(r.log.scored for r in results),
+    )
+
+
+def _groups(cell: Cell, correct: str) -> dict[str, GroupScore]:
+    out = set(cell.excluded)
+    tally: dict[str, list[int]] = {}
+    kept = (group for i, group in enumerate(cell.bench.groups()) if i not in out)
+    for group, mark in zip(kept, correct, strict=True):
+        if group is not None:
+            seen = tally.setdefault(group, [0, 0])
+            seen[0] += 1
+            seen[1] += mark == "1"
+    return {name: GroupScore(tasks=n, correct=k) for name, (n, k) in sorted(tally.items())}
+
+
+def _result(correct: str, results: Sequence[PartResult]) -> Result:
+    right, tasks = correct.count("1"), len(correct)
+    low, high = wilson(right, tasks)
+    error = results[0].standard_error if len(results) == 1 else None
+    return Result(
+        accuracy=right / tasks,
+        correct=right,
+        tasks=tasks,
+        wilson_low=low,
+        wilson_high=high,
+        standard_error=None if error is None else error / 100,
+    )
+
+
+def _timings(cell: Cell, results: Sequence[PartResult], seconds: float) -> Timings:
+    engine = sum(r.seconds for r in results if not r.log.resumed)
+    health = cell.first.seconds.get("health check", 0.0)
+    tokens = [r.tokens for r in results]
+    spent = [r.eval_seconds for r in results]
+    known = bool(results) and None not in tokens and None not in spent
+    total_tokens = sum(n or 0 for n in tokens) if known else None
+    total_spent = sum(s or 0.0 for s in spent)
+    return Timings(
+        total=seconds,
+        engine=engine,
+        overhead=max(0.0, seconds - engine - health),
+        first_time={name: round(value, 3) for name, value in cell.first.seconds.items()},
+        load=results[0].load_seconds if results else None,
+        tokens=total_tokens,
+        tokens_per_second=total_tokens / total_spent if total_tokens and total_spent else None,
+    )
