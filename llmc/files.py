@@ -153,3 +153,10 @@ def write_cache(entry: Path, data: dict[str, Any]) -> None:
     """Store a JSON object in the cache; a full or read-only disk only costs the next run some time."""
     with contextlib.suppress(OSError):
         write_json(entry, data)
+
+
+def configs_dir(*parts: str) -> Path:
+    """Return the folder of shipped configuration: inside the installed package, else the checkout's own."""
+    package = Path(__file__).resolve().parent
+    installed = package / "configs"
+    return (installed if installed.is_dir() else package.parent / "configs").joinpath(*parts)
