@@ -90,11 +90,11 @@ def run_process(
 ) -> Outcome:
     """Run ``argv`` (no shell) and return how it ended; both streams go to the logs as they come.
 
-    ``on_output`` sees every chunk in the caller's thread; while it works the child is held back by its pipe, so
-    that memory stays bounded. An exception from it ends the child and is raised here. ``said_everything`` is
-    asked after output; once true, the process has ``limits.exit_grace`` to exit. ``passthrough`` copies both
-    streams to llmc's own, unchanged; a reader that went away is no failure. In the main thread SIGINT, SIGTERM
-    and SIGHUP end the child by the ladder (again: the next rung at once); ignored signals stay ignored.
+    ``on_output`` sees every chunk in the caller's thread; while it works the child is held back by its pipe,
+    so that memory stays bounded. An exception from it ends the child and is raised here. ``said_everything``
+    is asked after output; once true, the process has ``limits.exit_grace`` to exit. ``passthrough`` copies
+    both streams to llmc's own, unchanged; a reader that went away is no failure. In the main thread SIGINT,
+    SIGTERM and SIGHUP end the child by the ladder (again: the next rung at once); ignored ones stay ignored.
 
     Raises EngineError when the command cannot be started, InputFileError when a log cannot be written.
     """

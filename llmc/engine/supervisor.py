@@ -11,13 +11,14 @@ llmc itself need not be importable. It starts the command in a session of its ow
   be seen once a parent is gone.
 
 It decides nothing. Control pipe, from llmc: eight bytes of length and a marshalled ``(argv, env, cwd,
-sample_seconds)``, then single bytes: ``I``, ``T`` send SIGINT, SIGTERM to every process; ``K`` kills until none
-is left. Status pipe, to llmc, lines: ``started PID``, ``failed STAGE ERRNO``, ``moved`` (CPU time, input or page
-faults of the tree changed since the last sample), ``exited WAIT-STATUS PEAK-RSS-BYTES``, ``signalled N``
-(processes alive when a command was obeyed), ``done`` (nothing is left).
+sample_seconds)``, then single bytes: ``I``, ``T`` send SIGINT, SIGTERM to every process; ``K`` kills until
+none is left. Status pipe, to llmc, lines: ``started PID``, ``failed STAGE ERRNO``, ``moved`` (CPU time, input
+or page faults of the tree changed since the last sample), ``exited WAIT-STATUS PEAK-RSS-BYTES``,
+``signalled N`` (processes alive when a command was obeyed), ``done`` (nothing is left).
 """
 
-# ruff: noqa: PTH - importing pathlib would double the time this process takes to start
+# Importing pathlib would double the time that this process takes to start.
+# ruff: noqa: PTH
 from __future__ import annotations
 
 import errno
