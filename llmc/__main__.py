@@ -29,8 +29,12 @@ def run(arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     console.set_json("--json" in own)
     command = next((word for word in own if not word.startswith("-")), "")
+    tail: list[str] = []
+    if command == "run" and own is not arguments:
+        # What follows `--` is for llama-perplexity; before it, words are benchmarks.
+        arguments, tail = own, arguments[len(own) + 1 :]
     try:
-        code = app(args=arguments, prog_name="llmc", standalone_mode=False)
+        code = app(args=arguments, prog_name="llmc", standalone_mode=False, obj=tail)
         return int(code or 0)
     except LlmcError as failure:
         caught = failure

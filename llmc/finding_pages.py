@@ -201,7 +201,7 @@ PAGES: dict[str, Page] = {
         "The run would need more memory than allowed",
         "llama-perplexity keeps total context x vocabulary x 4 bytes of logits on the host, zero-filled at start.",
         "With a 250,000-token vocabulary and 8,192 tokens of context that is 8 GB.",
-        "Raise --memory-budget to the number given, or leave out the longest tasks with `--on-hazard exclude`.",
+        "Raise --memory-budget to the number given, or run on a machine with more memory.",
     ),
     "option-prefix": _error(
         "An option lies wholly inside what all options share",

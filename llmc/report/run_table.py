@@ -1,0 +1,93 @@
+"""Tables over run records. A score appears for trusted runs only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmc.runs.record import RunRecord
+from llmc.stats import wilson
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_STYLES = {"trusted": "green", "untrusted": "bold red", "interrupted": "yellow"}
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """``0.4567`` -> ``45.7 %``; a dash when there is nothing to show."""
+    return "-" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as ``0.4 s``, ``12 s``, ``3 min 05 s`` or ``2 h 07 min``."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def interval(low: float, high: float) -> str:
+    return f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def verdict_text(record: RunRecord, reused: bool = False) -> str:
+    style = _STYLES[record.status]
+    return f"[{style}]{record.status}[/]" + (" (reused)" if reused else "")
+
+
+def results_table(runs: Sequence[tuple[Path, RunRecord, bool]]) -> Table:
+    """One row a run: tasks, accuracy with its Wilson interval, chance, majority baseline, verdict, time."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    models = {record.model.ref if record.model else "" for _, record, _ in runs}
+    if len(models) > 1:
+        table.add_column("model", overflow="fold")
+    table.add_column("benchmark", overflow="fold")
+    for name in ("tasks", "accuracy", "95 % interval", "chance", "majority"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    table.add_column("time", justify="right")
+    for _, record, reused in runs:
+        model = [Path(record.model.path or record.model.ref).stem if record.model else "-"] if len(models) > 1 else []
+        table.add_row(*model, *_cells(record), verdict_text(record, reused), _time(record))
+    return table
+
+
+def _cells(record: RunRecord) -> list[str]:
+    bench, counts, result = record.benchmark, record.counts, record.result
+    tasks = str(counts.scored) if result else f"{counts.scored} of {counts.expected or '?'}"
+    return [
+        bench.name if bench else "-",
+        tasks,
+        percent(result.accuracy) if result else "-",
+        interval(result.wilson_low, result.wilson_high) if result else "-",
+        percent(bench.chance if bench else None),
+        percent(bench.majority_share if bench else None),
+    ]
+
+
+def _time(record: RunRecord) -> str:
+    return duration(record.timings.total if record.timings else None)
+
+
+def groups_table(record: RunRecord) -> Table:
+    """Accuracy by group, with its interval; the last row is the mean over groups (macro average)."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("group", overflow="fold")
+    for name in ("tasks", "accuracy", "95 % interval"):
+        table.add_column(name, justify="right")
+    for name, group in record.groups.items():
+        low, high = wilson(group.correct, group.tasks)
+        table.add_row(name, str(group.tasks), percent(group.correct / group.tasks), interval(low, high))
+    mean = sum(g.correct / g.tasks for g in record.groups.values()) / len(record.groups)
+    table.add_row("mean over groups", str(len(record.groups)), percent(mean), "")
+    return table
