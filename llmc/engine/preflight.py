@@ -61,7 +61,7 @@ class Preflight:
     """The tokens of a benchmark file under one model.
 
     ``required`` has, per task, the tokens llama.cpp needs in its context: the common prefix and what each
-    option adds. ``longest_sequence`` is the longest single question + option, which the training context limits.
+    option adds. ``longest_sequence`` is the longest single question + option, for the training context.
     ``hazards`` maps a finding's slug to the tasks (0-based) that it names. On the basis "bounds" tokens are
     upper bounds, ``required`` is None, hazards are tasks that may be affected, and ``reason`` says why.
     """

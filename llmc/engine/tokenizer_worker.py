@@ -1,8 +1,8 @@
 """Tokenize a benchmark file as llama-perplexity would, in a process of its own.
 
 Started by ``preflight`` with the llama-cpp-python binding on its path and ``LLAMA_CPP_LIB_PATH`` at the
-folder of libllama, because native code may crash and may never be loaded twice into one process. Arguments: model,
-benchmark file, result file. Only the vocabulary is loaded.
+folder of libllama, because native code may crash and may never be loaded twice into one process. Arguments:
+model, benchmark file, result file. Only the vocabulary is loaded.
 
 The result file holds, for n tasks: n int32 required tokens, n int32 tokens of the longest sequence, n bytes
 of flags, in the machine's byte order. Standard output carries one JSON object a line: ``{"done": tasks}`` now
