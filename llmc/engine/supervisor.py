@@ -18,7 +18,7 @@ or page faults of the tree changed since the last sample), ``exited WAIT-STATUS 
 """
 
 # Importing pathlib would double the time that this process takes to start.
-# ruff: noqa: PTH
+# ruff: noqa: PTH110, PTH118, PTH123, PTH208
 from __future__ import annotations
 
 import errno
