@@ -130,7 +130,7 @@ class Modes:
 
 
 class Printer:
-    """llama.cpp's logger in the layouts it has had: ``plain`` is its LOG(), ``info`` and ``error`` the others."""
+    """llama.cpp's logger in the layouts it has had; ``plain`` is its LOG(), which goes to stdout."""
 
     def __init__(self, modes: Modes, given: dict[str, str]) -> None:
         self.printf = "printf" in modes
