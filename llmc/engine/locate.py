@@ -12,7 +12,7 @@ from typing import Any
 
 from llmc.engine.libraries import engine_libraries
 from llmc.errors import EngineError
-from llmc.files import cache_dir, read_cache, sha256_cached
+from llmc.files import cache_dir, looks_like, read_cache, sha256_cached
 
 PROGRAM = "llama-perplexity"
 APP = "llama"  # llama.cpp's single program, with sub-commands
@@ -183,18 +183,18 @@ def _checked(path: Path, found_by: str) -> Path:
         raise EngineError(f"{found_by}: {path} is not a regular file", f"name the {PROGRAM} program")
     try:
         with path.open("rb") as stream:
-            magic = stream.read(4)
+            magic = stream.read(64)
     except OSError as failure:
         raise _unreadable(failure, found_by) from None
-    if magic == b"GGUF":
+    if magic.startswith(b"GGUF"):
         raise EngineError(
             f"{found_by}: {path} is a GGUF model, not a program",
             f"give the model with -m, and {PROGRAM} here",
         )
     if not magic.startswith(PROGRAM_MAGICS):
         raise EngineError(
-            f"{found_by}: {path} is not a program" + (" (it is empty)" if not magic else ""),
-            f"name the {PROGRAM} program, not an archive, a source file or a log",
+            f"{found_by}: {path} is not a program" + (f" but {kind}" if (kind := looks_like(magic)) else ""),
+            f"name the {PROGRAM} program itself",
         )
     if path.name in SIBLINGS:
         beside = path.with_name(PROGRAM)
