@@ -16,8 +16,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llmc.errors import ExitCode, LlmcError
 
@@ -100,7 +100,10 @@ def _write_json(body: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-Advance = Callable[[float, str], None]  # (done so far, short remark)
+class Advance(Protocol):
+    """Says how far a step is: ``done`` in the unit of its total, and a short remark."""
+
+    def __call__(self, done: float, remark: str = "") -> None: ...
 
 
 @contextlib.contextmanager
@@ -111,11 +114,15 @@ def progress(title: str, total: float | None = None) -> Iterator[Advance]:
     """
     style = os.environ.get("LLMC_PROGRESS", "")
     if style == "off" or _json_mode or (not style and not sys.stderr.isatty()):
-        yield lambda done, remark="": None
+        yield _silent
     elif style == "plain":
         yield from _plain(title, total)
     else:
         yield from _bar(title, total)
+
+
+def _silent(done: float, remark: str = "") -> None:
+    """The progress of a step nobody watches."""
 
 
 def _plain(title: str, total: float | None) -> Iterator[Advance]:
@@ -137,7 +144,14 @@ def _plain(title: str, total: float | None) -> Iterator[Advance]:
 
 
 def _bar(title: str, total: float | None) -> Iterator[Advance]:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         SpinnerColumn(),
@@ -150,4 +164,8 @@ def _bar(title: str, total: float | None) -> Iterator[Advance]:
     )
     with Progress(*columns, console=stderr(), transient=True, expand=True) as bar:
         task = bar.add_task(title, total=total, remark="")
-        yield lambda done, remark="": bar.update(task, completed=done, remark=remark)
+
+        def advance(done: float, remark: str = "") -> None:
+            bar.update(task, completed=done, remark=remark)
+
+        yield advance
