@@ -1,0 +1,197 @@
+"""Items: the common form of every benchmark, and the Parquet files that hold them.
+
+An item file ``<name>.items.parquet`` lies beside ``<name>.bin`` with one row per task in the same order. The
+``.bin`` is a projection of it: question = context, option = continuation less one leading space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from llmc import mcbin
+from llmc.errors import InputFileError, os_error
+
+ROWS_PER_GROUP = 10_000
+SUFFIX = ".items.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question as it is scored. Each continuation starts with its own whitespace; ``gold`` indexes them.
+
+    ``id`` is the source's own, ``source_row`` the row in the source's split (-1 when there is none),
+    ``option_order`` the original indices when options were shuffled, ``attributes`` a JSON object or None.
+    """
+
+    index: int
+    id: str
+    group: str | None
+    context: str
+    uncond_context: str | None
+    option_order: tuple[int, ...] | None
+    continuations: tuple[str, ...]
+    gold: int
+    source_row: int
+    attributes: str | None = None
+
+
+def items_path(bin_path: Path) -> Path:
+    """Return where the items of a ``.bin`` lie."""
+    name = bin_path.name
+    return bin_path.with_name((name[:-4] if name.endswith(".bin") else name) + SUFFIX)
+
+
+def to_task(item: Item) -> mcbin.Task:
+    """Project an item to the binary's form; ValueError when a continuation does not start with a space.
+
+    llama.cpp joins question and option with one space, so exactly that one is taken off.
+    """
+    options = []
+    for i, continuation in enumerate(item.continuations):
+        if continuation[:1] != " ":
+            raise ValueError(
+                f"continuation {i} starts with {continuation[:1]!r}, not a space: no .bin can hold it"
+            )
+        options.append(continuation[1:])
+    return mcbin.Task(item.context, tuple(options), item.gold)
+
+
+def items_from_bin(path: Path) -> Iterator[Item]:
+    """Yield the tasks of a ``.bin`` as items whose id is their index; raises what ``mcbin.Reader`` does."""
+    for index, task in enumerate(mcbin.Reader(path)):
+        continuations = tuple(" " + option for option in task.options)
+        yield Item(index, str(index), None, task.question, None, None, continuations, task.gold, -1)
+
+
+def schema() -> Any:
+    """Return the Arrow schema of an item file."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("index", pa.int32(), nullable=False),
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("group", pa.string()),
+            pa.field("context", pa.string(), nullable=False),
+            pa.field("uncond_context", pa.string()),
+            pa.field("option_order", pa.list_(pa.int32())),
+            pa.field("continuations", pa.list_(pa.string()), nullable=False),
+            pa.field("gold", pa.int16(), nullable=False),
+            pa.field("source_row", pa.int64(), nullable=False),
+            pa.field("attributes", pa.string()),
+        ]
+    )
+
+
+class ItemWriter:
+    """Write items to a Parquet file (zstd) in row groups; the same items give the same bytes.
+
+    The file has its name from the start: callers write into a folder of their own and move it when whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pending: list[Item] = []
+
+    def __enter__(self) -> ItemWriter:
+        import pyarrow.parquet as pq
+
+        self._schema = schema()
+        self._writer = self._guard(lambda: pq.ParquetWriter(self.path, self._schema, compression="zstd"))
+        return self
+
+    def add(self, item: Item) -> None:
+        self._pending.append(item)
+        if len(self._pending) >= ROWS_PER_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        items, self._pending = self._pending, []
+        if items:
+            columns = [_column(items, field) for field in self._schema]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self._guard(lambda: self._writer.write_batch(batch))
+
+    def _guard(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except OSError as error:
+            raise os_error(
+                error, f"write {self.path}", "choose another folder with --out, or make room"
+            ) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            self._guard(self._writer.close)
+
+
+def _column(items: list[Item], field: Any) -> Any:
+    import pyarrow as pa
+
+    values = [getattr(item, field.name) for item in items]
+    if field.name == "continuations":
+        # Flat values and offsets are several times faster than a list of lists.
+        offsets, flat = [0], []
+        for texts in values:
+            flat.extend(texts)
+            offsets.append(len(flat))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat, pa.string()))
+    return pa.array(values, field.type)
+
+
+def read_items(path: Path) -> Iterator[Item]:
+    """Yield the items of a file in order, in bounded memory.
+
+    Raises InputFileError when the file is missing, is not an item file, or breaks its own numbering.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            names = schema().names
+            if missing := [name for name in names if name not in file.schema_arrow.names]:
+                raise InputFileError(f"{path} is not an item file: no column {missing[0]!r}", _REBUILD)
+            index = 0
+            for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
+                for item in _items([batch.column(name).to_pylist() for name in names]):
+                    if item.index != index:
+                        raise InputFileError(f"{path}: item {index} is numbered {item.index}", _REBUILD)
+                    index += 1
+                    yield item
+    except OSError as error:
+        raise os_error(error, f"read {path}", _REBUILD) from error
+    except pa.ArrowException as error:
+        raise InputFileError(f"{path} is not a readable item file: {error}", _REBUILD) from error
+
+
+_REBUILD = "rebuild it with `llmc build`"
+
+
+def _items(columns: list[list[Any]]) -> Iterable[Item]:
+    for index, id_, group, context, uncond, order, continuations, gold, row, attributes in zip(
+        *columns, strict=True
+    ):
+        yield Item(
+            index,
+            id_,
+            group,
+            context,
+            uncond,
+            None if order is None else tuple(order),
+            tuple(continuations),
+            gold,
+            row,
+            attributes,
+        )
