@@ -5,8 +5,8 @@ With ``--json`` stdout holds exactly one object::
 
     {"schema": "llmc.cli/1", "command": "run", "status": "ok", "exit_code": 0, "data": {...}}
 
-or ``error`` instead of ``data``. Progress bars appear on a terminal only; ``LLMC_PROGRESS=plain`` prints plain
-lines instead (for CI logs), ``LLMC_PROGRESS=off`` nothing.
+or ``error`` instead of ``data``. Progress bars appear on a terminal only; ``LLMC_PROGRESS=plain`` prints
+plain lines instead (for CI logs), ``LLMC_PROGRESS=off`` nothing.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def build(staging: Path, log: Path, backend: str, cmake_args: tuple[str, ...], j
     )
     steps.run("Configuring llama.cpp", configure)
     ninja = (str(tools / "bin" / "ninja"), "-C", str(build), "-j", str(jobs), *PROGRAMS, "llama")
-    steps.run(f"Building llama.cpp (build {PINNED.build}, {backend}, {jobs} jobs)", ninja)
+    steps.run(f"Building llama.cpp (build {PINNED.build}, {backend}, {jobs} jobs)", ninja, counted=True)
     _collect(build / "bin", engine)
     binding = Steps(log, {**steps.environment, "CMAKE_ARGS": "-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF"})
     target = ("--no-deps", "--target", str(engine / "binding"))

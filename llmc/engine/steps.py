@@ -81,17 +81,18 @@ class Steps:
     log: Path
     environment: dict[str, str]
 
-    def run(self, title: str, command: Sequence[str], *, cwd: Path | None = None) -> str:
+    def run(self, title: str, command: Sequence[str], *, counted: bool = False) -> str:
         """Run one command to its end and return what it printed.
 
-        Progress is shown under ``title``, by ninja's counter where the output has one. EngineError when the
+        Progress is shown under ``title``, by ninja's counter where the output has one (``counted``). EngineError when the
         command cannot start or fails; when the wait is interrupted the command and its children are ended.
         """
+        total = 1.0 if counted else None
         with self.log.open("ab") as log:
             log.write(f"\n== {title}\n$ {' '.join(command)}\n".encode("utf-8", "surrogateescape"))
             log.flush()
             start = log.tell()
-            with self._started(title, command, cwd, log) as child, console.progress(title, 1.0) as advance:
+            with self._started(title, command, log) as child, console.progress(title, total) as advance:
                 assert child.stdout is not None
                 for done, remark in _follow(child.stdout, log):
                     advance(done, remark)
@@ -103,7 +104,7 @@ class Steps:
 
     @contextlib.contextmanager
     def _started(
-        self, title: str, command: Sequence[str], cwd: Path | None, log: IO[bytes]
+        self, title: str, command: Sequence[str], log: IO[bytes]
     ) -> Iterator[subprocess.Popen[bytes]]:
         try:
             # A session of its own, so that compilers started by ninja can be ended with it.
@@ -112,7 +113,6 @@ class Steps:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                cwd=cwd,
                 env=self.environment,
                 start_new_session=True,
             )
