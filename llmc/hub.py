@@ -17,6 +17,8 @@ import hashlib
 import logging
 import os
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -109,6 +111,8 @@ def _ask(repo: str, revision: str, repo_type: RepoType) -> Listing:
     with translated(repo, repo_type, revision):
         from huggingface_hub import HfApi
 
+        _require_contact()
+
         api = HfApi(endpoint=endpoint())
         ask = api.dataset_info if repo_type == "dataset" else api.model_info
         info = ask(repo, revision=revision, timeout=CONTACT_SECONDS, files_metadata=True)
@@ -117,6 +121,42 @@ def _ask(repo: str, revision: str, repo_type: RepoType) -> Listing:
     if not info.sha:
         raise FetchError(f"{endpoint()} names no commit for {repo} at {revision}", "check HF_ENDPOINT")
     return Listing(repo, repo_type, revision, info.sha, files)
+
+
+def _offline() -> bool:
+    return (os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE
+
+
+def _require_contact() -> None:
+    """Raise OSError soon when no connection to the Hub can be made.
+
+    The HTTP libraries' time-outs do not cover looking up the name, which takes minutes on some cut-off
+    machines. Behind a proxy, or offline by choice, the question is left to them.
+    """
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(endpoint())
+    host = parts.hostname or ""
+    proxied = parts.scheme in getproxies() or "all" in getproxies()
+    if _offline() or (proxied and not proxy_bypass(host)):
+        return
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    outcome: list[OSError | None] = []
+    thread = threading.Thread(target=_try_connection, args=(host, port, outcome), daemon=True)
+    thread.start()
+    thread.join(CONTACT_SECONDS)
+    failure = outcome[0] if outcome else TimeoutError(f"no answer in {CONTACT_SECONDS:.0f} s")
+    if failure is not None:
+        raise ConnectionError(str(failure)) from failure
+
+
+def _try_connection(host: str, port: int, outcome: list[OSError | None]) -> None:
+    try:
+        socket.create_connection((host, port), timeout=CONTACT_SECONDS).close()
+        outcome.append(None)
+    except OSError as error:
+        outcome.append(error)
 
 
 def _name(sibling: Any) -> str:
@@ -163,8 +203,11 @@ def download(
     """
     size = file.size if file else None
     with translated(repo, repo_type, revision, path), console.progress(f"Fetching {path}", size) as advance:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
+        known = try_to_load_from_cache(repo, path, repo_type=repo_type, revision=revision)
+        if not isinstance(known, str):
+            _require_contact()
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         found = hf_hub_download(
             repo, path, repo_type=repo_type, revision=revision, endpoint=endpoint(), **_progress_bar(advance)
@@ -220,7 +263,7 @@ def _check(local: Path, file: RepoFile, repo: str) -> None:
 @contextlib.contextmanager
 def translated(repo: str, repo_type: RepoType, revision: str, path: str = "") -> Iterator[None]:
     """Turn whatever huggingface_hub and its HTTP library raise into a FetchError with a remedy."""
-    if (os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE:
+    if _offline():
         from huggingface_hub import constants
 
         # The variable may have been set after huggingface_hub read it.
