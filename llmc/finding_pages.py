@@ -179,6 +179,18 @@ PAGES: dict[str, Page] = {
         "A download or conversion was writing to it.",
         "Run again when the file is complete.",
     ),
+    "benchmark-unknown": _warning(
+        "The log was not compared with the benchmark file",
+        "No .bin was given, so that only the log itself was checked: that it is complete and agrees with itself.",
+        "A log does not carry the file's size, its number of tasks or its random chance.",
+        "Pass the file that was scored: `llmc audit LOG --bin FILE.bin`.",
+    ),
+    "selection-scored": _warning(
+        "Only a selection of the tasks was scored",
+        "The engine selected some of the file's tasks (--multiple-choice-tasks) and scored no others.",
+        "llama.cpp shuffles with a fixed seed, so that the selection is always the same one.",
+        "Compare only with runs of the same selection; pass --subset N to `llmc audit` to say that it was meant.",
+    ),
     "bad-binary": _error(
         "The benchmark file is broken",
         "The file does not follow the binary format to its last byte.",

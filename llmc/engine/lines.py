@@ -28,9 +28,10 @@ GLUE = re.compile(rb"(?:" + PREFIX + rb"|\.+|" + UNFINISHED + rb")*")
 ROW_GLUE = rb"(?:\.|(?:" + PREFIX + rb")?" + UNFINISHED + rb")*"
 ROW = rb"([0-9]{1,10})\t([0-9]{1,3})\.([0-9]{8})"
 ROW_LINE = re.compile(ROW_GLUE + ROW)
-JSON_ROW = re.compile(
+JSON_ROW = (
     rb'\{"type":"log","time":[0-9]+,"level":"none","msg":"([0-9]{1,10})\\t([0-9]{1,3})\.([0-9]{8})\\n"\}'
 )
+_JSON_ROW_LINE = re.compile(JSON_ROW)
 
 _NUMBER = rb"-?(?:[0-9]+\.[0-9]{4}|nan(?:\(\w+\))?|inf)"
 _SUMMARY = re.compile(rb" ?(Final result|Random chance): (" + _NUMBER + rb") \+/- (" + _NUMBER + rb") ?")
@@ -54,6 +55,7 @@ _TIMING = re.compile(
     rb"llama_(?:perf_context_print|print_timings): +(load|prompt eval|total) time = +([0-9]+\.[0-9]+) ms"
     rb"(?: / +([0-9]{1,18}) tokens.*)?"
 )
+_SETTING_BEGINNINGS = (b"llama_", b"main: ", b"build: ")
 # The one piece of metadata that is printed raw: a model's name may hold newlines, and so whole false lines.
 RAW_NAME = re.compile(rb"(?:print_info|llm_load_print_meta): general\.name +=")
 METADATA = re.compile(
@@ -114,62 +116,68 @@ class ErrorLine:
 
 Fact = Row | Summary | Announced | Selected | BytesRead | Setting | Chatter | ErrorLine
 
-# kind, pattern. ``(?P<task>)`` is 0-based unless the name is ``task1``.
-_ERRORS: tuple[tuple[str, re.Pattern[bytes]], ...] = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("no-tasks", _SCORE + rb"no tasks"),
-        ("task-positions", _SCORE + rb"failed to read task positions.*"),
-        ("read-task", _SCORE + rb"failed to read task (?P<task1>[0-9]{1,10}) of [0-9]+"),
-        ("read-task", _SCORE + rb"failed to read task (?P<task>[0-9]{1,10}) at position [0-9]+"),
-        ("malformed-tasks", _SCORE + rb"found [0-9]+ malformed tasks"),
-        ("bad-task", rb"multiple_choice_prepare_one_task: found (?:bad task|empty answer).*"),
-        (
-            "options",
-            _SCORE + rb"task (?P<task>[0-9]{1,10}) requires a higher -np\|--parallel value"
-            rb"(?: \(at least (?P<needed>[0-9]{1,10})\))?",
+# What multiple_choice_score itself gives up with; ``task`` is 0-based unless the group is ``task1``.
+_SCORE_ERRORS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("no-tasks", re.compile(rb"no tasks")),
+    ("task-positions", re.compile(rb"failed to read task positions.*")),
+    ("read-task", re.compile(rb"failed to read task (?P<task1>[0-9]{1,10}) of [0-9]+")),
+    ("read-task", re.compile(rb"failed to read task (?P<task>[0-9]{1,10}) at position [0-9]+")),
+    ("malformed-tasks", re.compile(rb"found [0-9]+ malformed tasks")),
+    ("bad-task", re.compile(rb"found (?:bad task|empty answer).*")),
+    (
+        "options",
+        re.compile(
+            rb"task (?P<task>[0-9]{1,10}) requires a higher -np\|--parallel value"
+            rb"(?: \(at least (?P<needed>[0-9]{1,10})\))?"
         ),
-        (
-            "context",
-            _SCORE + rb"task (?P<task>[0-9]{1,10}) does not fit in the context window"
-            rb"(?: \(requires (?P<needed>[0-9]{1,18}) tokens\))?",
+    ),
+    (
+        "context",
+        re.compile(
+            rb"task (?P<task>[0-9]{1,10}) does not fit in the context window"
+            rb"(?: \(requires (?P<needed>[0-9]{1,18}) tokens\))?"
         ),
-        ("decode", rb"(?:\w+ ?: )?(?:llama_decode\(\) failed.*|failed to decode the batch, n_batch = .*)"),
-        ("memory-slot", rb"(?:llama_)?decode: failed to find a memory slot for batch of size .*"),
-        ("coupled-sequences", rb"\w*split_\w+: sequential split is not supported when there are coupled .*"),
-        ("compute", rb"\w+: failed to compute graph, compute status: .*"),
-        ("argument", rb"error while handling (?:argument|environment variable) .*"),
-        ("argument", rb"error: (?:unknown|invalid) (?:argument|parameter|value).*"),
-        ("open-file", rb"error: failed to (?:open|read) file .*"),
-        ("context-size", rb"\w+: perplexity tool requires '--ctx-size' > 0.*"),
-        ("load-model", rb"\w+: (?:error: )?unable to load model"),
-        (
-            "load-model",
-            rb"(?:cmn +common_init_: |common_init_from_params: |\w+: error: )failed to load model .*",
-        ),
-        ("load-model", rb"\w+: error loading model: .*"),
-        ("open-model", rb"gguf_init_from_file(?:_impl)?: failed to open GGUF file .*"),
-        ("too-many-sequences", rb"\w+: failed to initialize the context: n_seq_max must be <= .*"),
-        ("create-context", rb"\w+: (?:error: )?failed to create (?:the )?context"),
-        ("create-context", rb"(?:cmn +common_init_|\w+): (?:error: )?failed to create context with model .*"),
-        ("assertion", rb"(?:\S{1,400}:[0-9]+: )?GGML_ASSERT(?:\(|: ).*"),
-        ("abort", rb"\S{1,400}\.(?:c|cc|cpp|cu|h|hpp|m|mm):[0-9]+: .*"),
-        ("exception", rb"terminate called (?:after throwing|without an active).*"),
-        ("exception", rb"libc\+\+abi: terminating .*"),
-        ("exception", rb"  what\(\): .*"),
-        ("device", rb"(?:\w+: )?(?:CUDA|ROCm|HIP|MUSA|CANN|SYCL) error.*"),
-        ("device", rb"ggml_metal_\w+: (?:error: )?command buffer [0-9]+ failed with status .*"),
-        (
-            "killed",
-            rb"(?:\S+: line [0-9]+: +[0-9]+ )?(?:Segmentation fault|Aborted|Killed|Bus error|"
-            rb"Illegal instruction|Floating point exception|Terminated)(?: +\(core dumped\))?(?: .*)?",
-        ),
-    )
+    ),
+    ("decode", re.compile(rb"llama_decode\(\) failed.*")),
 )
-# Everything an error pattern can begin with; most lines are told apart by this one search.
-_SUSPICIOUS = re.compile(
-    rb"failed|error|no tasks|malformed|found|requires|does not fit|GGML_ASSERT|terminat|what\(\)|unable|"
-    rb"not supported|Segmentation|Aborted|Killed|Bus|Illegal|exception|Terminated|:[0-9]+: "
+# Messages by their beginning, behind the name of any function or, below, bare.
+_FUNCTION_ERRORS: tuple[tuple[bytes, str], ...] = (
+    (b"failed to decode the batch, n_batch = ", "decode"),
+    (b"failed to find a memory slot for batch of size ", "memory-slot"),
+    (b"sequential split is not supported when there are coupled", "coupled-sequences"),
+    (b"failed to compute graph, compute status: ", "compute"),
+    (b"perplexity tool requires '--ctx-size' > 0", "context-size"),
+    (b"unable to load model", "load-model"),
+    (b"failed to load model", "load-model"),
+    (b"error loading model", "load-model"),
+    (b"failed to open GGUF file ", "load-model"),
+    (b"failed to initialize the context: n_seq_max must be <= ", "too-many-sequences"),
+    (b"failed to create context", "create-context"),
+    (b"failed to create the context", "create-context"),
+)
+_BARE_ERRORS: tuple[tuple[bytes, str], ...] = (
+    (b"failed to decode the batch, n_batch = ", "decode"),
+    (b"error while handling argument ", "argument"),
+    (b"error while handling environment variable ", "argument"),
+    (b"error: unknown ", "argument"),
+    (b"error: invalid ", "argument"),
+    (b"error: failed to open file ", "open-file"),
+    (b"error: failed to read file ", "open-file"),
+    (b"GGML_ASSERT", "assertion"),
+    (b"terminate called ", "exception"),
+    (b"libc++abi: terminating ", "exception"),
+    (b"  what(): ", "exception"),
+    *((name + b" error", "device") for name in (b"CUDA", b"ROCm", b"HIP", b"MUSA", b"CANN", b"SYCL")),
+)
+_BARE_BEGINNINGS = tuple(beginning for beginning, _ in _BARE_ERRORS)
+_FUNCTION_BEGINNINGS = tuple(beginning for beginning, _ in _FUNCTION_ERRORS)
+_SCORE_FUNCTION = re.compile(rb"multiple_choice_(?:score|prepare_one_task) ?: ")
+_FUNCTION = re.compile(rb"\w+(?: {1,8}\w+)? ?: (?:error: )?")
+_METAL_FAILED = re.compile(rb"(?:error: )?command buffer [0-9]+ failed with status ")
+_ABORTED = re.compile(rb"\S{1,400}\.(?:c|cc|cpp|cu|h|hpp|m|mm):[0-9]+: (?P<assertion>GGML_ASSERT)?")
+_KILLED = re.compile(  # said by the shell, whose words land in the log too
+    rb"(?:\S{1,400}: line [0-9]+: +[0-9]+ )?(?:Segmentation fault|Aborted|Killed|Bus error|"
+    rb"Illegal instruction|Floating point exception|Terminated)(?: +\(core dumped\))?(?: .*)?"
 )
 
 
@@ -205,14 +213,14 @@ def read_message(body: bytes) -> Fact | None:
         return Selected(int(match[1]), int(match[2]))
     if match := _READ.fullmatch(body):
         return BytesRead(int(match[1]))
-    if _SUSPICIOUS.search(body) and (error := _read_error(body)):
-        return error
     if _CHATTER.fullmatch(body):
         return Chatter()
-    return _read_setting(body)
+    return _read_setting(body) or _read_error(body)
 
 
 def _read_setting(body: bytes) -> Setting | None:
+    if not body.startswith(_SETTING_BEGINNINGS):
+        return None
     if match := _SETTING.fullmatch(body):
         return Setting(match[1].decode(), match[2].decode())
     if match := _SEED.fullmatch(body):
@@ -227,22 +235,41 @@ def _read_setting(body: bytes) -> Setting | None:
 
 
 def _read_error(body: bytes) -> ErrorLine | None:
-    for kind, pattern in _ERRORS:
-        if match := pattern.fullmatch(body):
-            found = match.groupdict()
-            task = int(found["task"]) if found.get("task") else None
-            if found.get("task1"):
-                task = int(found["task1"]) - 1
-            needed = int(found["needed"]) if found.get("needed") else None
-            return ErrorLine(kind, body.decode("utf-8", "replace").strip()[:MAX_TEXT], task, needed)
+    if score := _SCORE_FUNCTION.match(body):
+        return _read_score_error(body, score.end())
+    if body.startswith(_BARE_BEGINNINGS):
+        return ErrorLine(next(kind for start, kind in _BARE_ERRORS if body.startswith(start)), _text(body))
+    if (name := _FUNCTION.match(body)) and not METADATA.match(body):
+        if body.startswith(_FUNCTION_BEGINNINGS, name.end()):
+            found = (kind for start, kind in _FUNCTION_ERRORS if body.startswith(start, name.end()))
+            return ErrorLine(next(found), _text(body))
+        if body.startswith(b"ggml_metal") and _METAL_FAILED.match(body, name.end()):
+            return ErrorLine("device", _text(body))
+    if aborted := _ABORTED.match(body):
+        return ErrorLine("assertion" if aborted["assertion"] else "abort", _text(body))
+    if _KILLED.fullmatch(body):
+        return ErrorLine("killed", _text(body))
     return None
+
+
+def _read_score_error(body: bytes, start: int) -> ErrorLine | None:
+    for kind, pattern in _SCORE_ERRORS:
+        if match := pattern.fullmatch(body, start):
+            found = {name: int(digits) for name, digits in match.groupdict().items() if digits}
+            task = found["task1"] - 1 if "task1" in found else found.get("task")
+            return ErrorLine(kind, _text(body), task, found.get("needed"))
+    return None
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace").strip()[:MAX_TEXT]
 
 
 def _read_json(line: bytes) -> Fact | None:
     """Read one message of ``--log-jsonl``. It is one message however many newlines it holds, so text inside
     a value (a model's name, say) never begins one.
     """
-    if match := JSON_ROW.fullmatch(line):
+    if match := _JSON_ROW_LINE.fullmatch(line):
         return row(*match.groups())
     try:
         entry = json.loads(line)

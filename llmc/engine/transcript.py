@@ -16,9 +16,11 @@ from typing import Literal, TypeVar
 from llmc.engine.interleave import Stitcher
 from llmc.engine.lines import (
     GLUE,
+    JSON_ROW,
     MAX_LINE,
     METADATA,
     RAW_NAME,
+    ROW,
     Announced,
     BytesRead,
     ErrorLine,
@@ -40,7 +42,26 @@ MAX_FACTS = 1000  # of one kind; more announcements, finals or errors than this 
 ACCURACY_UNIT = 1e-8  # percent; accuracies are whole numbers of it, exactly as printed
 _BLOCK = 1 << 16
 _NAME_LINES = 64  # lines of a model's name that are passed over at most
-_ROWS = re.compile(rb"(?:[0-9]{1,10}\t[0-9]{1,3}\.[0-9]{8}\r?\n)+")
+_ROWS = re.compile(rb"(?:" + ROW + rb"\r?\n)+")
+_JSON_ROWS = re.compile(rb"(?:" + JSON_ROW + rb"\r?\n)+")
+_JSON_WORD = re.compile(rb'([0-9]+)\\t([0-9]+\.[0-9]+)\\n"')
+
+
+@dataclass(frozen=True)
+class Timings:
+    """llama.cpp's own timings, None where they were not printed (build 11434 hides them below -lv 4)."""
+
+    load_seconds: float | None = None
+    prompt_seconds: float | None = None
+    prompt_tokens: int | None = None
+    total_seconds: float | None = None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Prompt tokens per second, which is what scoring consists of."""
+        if not self.prompt_seconds or self.prompt_tokens is None:
+            return None
+        return self.prompt_tokens / self.prompt_seconds
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class Transcript:
     in units of 1e-8 percent. ``rows_total`` counts the rows beyond ``max_rows`` too. ``finals`` and
     ``chances`` are (percent, standard error) with None for what is not finite. ``bytes_read``, ``announced``
     and ``selected`` (tasks, of how many) hold every such line. ``task`` of an error line is 0-based in the
-    order of scoring. Times are milliseconds. ``layout`` names what the log looks like: ``prefix``,
+    order of scoring. ``layout`` names what the log looks like: ``prefix``,
     ``colours``, ``jsonl``, ``crlf``, ``printf`` (summary with a leading space), ``cut-lines``.
     """
 
@@ -72,21 +93,11 @@ class Transcript:
     kv_unified: str | None = None
     seed: int | None = None
     build: str | None = None
-    load_ms: float | None = None
-    prompt_ms: float | None = None
-    prompt_tokens: int | None = None
-    total_ms: float | None = None
+    timings: Timings = Timings()
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     combined_bytes: int = 0
     layout: tuple[str, ...] = ()
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Prompt tokens per second, as llama.cpp's own timings give them."""
-        if not self.prompt_ms or self.prompt_tokens is None:
-            return None
-        return 1000 * self.prompt_tokens / self.prompt_ms
 
 
 class TranscriptParser:
@@ -162,10 +173,12 @@ class TranscriptParser:
             kv_unified=settings.get("kv_unified"),
             seed=_whole(settings.get("seed")),
             build=settings.get("build"),
-            load_ms=_milliseconds(settings.get("load_ms")),
-            prompt_ms=_milliseconds(settings.get("prompt_eval_ms")),
-            prompt_tokens=_whole(settings.get("prompt_eval_ms", "").partition(" ")[2]),
-            total_ms=_milliseconds(settings.get("total_ms")),
+            timings=Timings(
+                load_seconds=_seconds(settings.get("load_ms")),
+                prompt_seconds=_seconds(settings.get("prompt_eval_ms")),
+                prompt_tokens=_whole(settings.get("prompt_eval_ms", "").partition(" ")[2]),
+                total_seconds=_seconds(settings.get("total_ms")),
+            ),
             stdout_bytes=streams[0].bytes,
             stderr_bytes=streams[1].bytes,
             combined_bytes=streams[2].bytes,
@@ -231,9 +244,14 @@ class _Stream:
         at = 0
         while at < len(block):
             if not (self._name_lines or (self._stitcher and self._stitcher.row_head)):
-                rows = _ROWS.match(block, at, at + _BLOCK)
-                if rows:
-                    self._add_rows(rows.group())
+                if rows := _ROWS.match(block, at, at + _BLOCK):
+                    self._add_rows(rows.group(), rows.group().replace(b".", b"").split())
+                    at = rows.end()
+                    continue
+                if rows := _JSON_ROWS.match(block, at, at + _BLOCK):
+                    pairs = _JSON_WORD.findall(rows.group())
+                    self.layout.add("jsonl")
+                    self._add_rows(rows.group(), [w.replace(b".", b"") for pair in pairs for w in pair])
                     at = rows.end()
                     continue
             end = block.index(b"\n", at)
@@ -241,8 +259,8 @@ class _Stream:
                 self._line(block[at:end])
             at = end + 1
 
-    def _add_rows(self, text: bytes) -> None:
-        words = text.replace(b".", b"").split()
+    def _add_rows(self, text: bytes, words: list[bytes]) -> None:
+        """Take rows in one go; ``words`` are their numbers and accuracies in turn, without decimal points."""
         self.rows_total += len(words) // 2
         room = 2 * max(0, self.max_rows - len(self.row_numbers))
         self.row_numbers.extend(map(int, words[:room:2]))
@@ -264,6 +282,8 @@ class _Stream:
 
     def _passed_over(self, line: bytes) -> bool:
         """Whether ``line`` belongs to a model's name, which is printed raw, newlines and all."""
+        if not self._name_lines and b"general.name" not in line:
+            return False
         glue = GLUE.match(line)
         start = glue.end() if glue else 0
         if self._name_lines and not METADATA.match(line, start):
@@ -316,5 +336,5 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
 
 
-def _milliseconds(text: str | None) -> float | None:
-    return float(text.split()[0]) if text else None
+def _seconds(milliseconds: str | None) -> float | None:
+    return float(milliseconds.split()[0]) / 1000 if milliseconds else None

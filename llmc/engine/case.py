@@ -1,0 +1,61 @@
+"""What an audit looks at: the output, the file, how the process ended, and what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llmc.engine.rows import RowEvidence
+
+if TYPE_CHECKING:
+    from llmc.engine.process import Limits, Outcome
+    from llmc.engine.transcript import Transcript
+    from llmc.mcbin import BinFacts
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything one audit looks at, told apart from what it concludes."""
+
+    transcript: Transcript
+    facts: BinFacts | None
+    outcome: Outcome | None
+    subset: int | None
+    golds: Sequence[int] | None
+    limits: Limits | None
+    rows: RowEvidence
+
+    @property
+    def expected(self) -> int | None:
+        """Tasks that had to be scored: as asked where that is known, else as the engine announced."""
+        if self.subset is not None:
+            return self.subset
+        if self.facts is not None:
+            return self.facts.tasks
+        said = self.transcript
+        if said.selected:
+            return said.selected[-1][0]
+        return said.announced[-1] if said.announced else None
+
+    @property
+    def complete(self) -> bool:
+        return self.rows.sound and self.expected == self.transcript.rows_total == self.rows.count > 0
+
+    @property
+    def progress(self) -> str:
+        """How many tasks were scored, in words."""
+        scored, expected = self.transcript.rows_total, self.expected
+        if expected is None:
+            return f"{counted(scored, 'task')} scored"
+        return f"{number(scored)} of {counted(expected, 'task')} scored"
+
+
+def counted(value: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number(value)} {singular if value == 1 else plural or singular + 's'}"
+
+
+def number(value: int) -> str:
+    """Return a number with its thousands marked."""
+    return f"{value:,}"
