@@ -31,7 +31,7 @@ from llmc.errors import FormatError, InputFileError, os_error
 from llmc.files import CHUNK, atomic_write, looks_like
 
 MAX_OPTIONS = 100  # llama.cpp refuses more
-MAX_TASK_BYTES = 16 << 20  # far beyond any context; keeps one hostile task from filling the memory
+MAX_TASK_BYTES = 4 << 20  # a million tokens; keeps one hostile task from filling the memory
 UINT32_MAX = 0xFFFF_FFFF
 _U32 = struct.Struct("<I")
 _OFFSETS_PER_READ = 1 << 16
@@ -121,7 +121,9 @@ class _Source:
                 raise self.fail(f"{what} needs {length} bytes, {left} are left in the file", task)
             rest = self.window[position:]
             self.base, self.position, position = self.at, 0, 0
-            more = self.stream.read(max(CHUNK, length - len(rest)))
+            # Never past the length seen at first: a file that grows meanwhile is read as it was.
+            unread = self.size - self.base - len(rest)
+            more = self.stream.read(min(unread, max(CHUNK, length - len(rest))))
             self.digest.update(more)
             self.window = rest + more
             if len(self.window) < length:
@@ -184,7 +186,7 @@ class Reader:
                 raise InputFileError(f"{self.path} is a directory", "name a .bin file made by `llmc build`")
             if self.path.exists() and not self.path.is_file():
                 raise InputFileError(f"{self.path} is not a regular file", "write it to a file first")
-            with self.path.open("rb", buffering=0) as stream:
+            with self.path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
                 yield from self._read(_Source(stream, size, str(self.path)))
         except OSError as error:
@@ -220,6 +222,9 @@ class Reader:
             )
         if source.size > UINT32_MAX:
             raise source.fail(f"{source.size} bytes; the format ends at 4 GiB{looks}", None, 0)
+        # Before hundreds of MB of something else are taken for an offset table:
+        if (first := next(_offsets(source.stream.fileno(), 1))) != 4 + 4 * count:
+            raise source.fail(f"the offset table says {first}, the task begins at {4 + 4 * count}", 0, 4)
         for start in range(0, count, _OFFSETS_PER_READ):
             source.take(4 * min(_OFFSETS_PER_READ, count - start), None, "the offset table")
         return count
@@ -249,6 +254,8 @@ class Reader:
         at = source.at
         if (extra := source.number(index, "the size of mc2")) != 0:
             raise source.fail(f"mc2 holds {extra} options; it must be empty", index, at)
+        if source.at > source.task_end:
+            raise source.fail(f"the task goes past {MAX_TASK_BYTES} bytes", index, source.task_end)
         return Task(question, tuple(options), labels.index(1)), text_bytes
 
 
@@ -320,8 +327,8 @@ class Writer:
     """Write tasks one by one; the file appears under its name only when all is written.
 
     The body goes to one temporary file and the offsets to memory (4 bytes a task), since the offset table
-    comes first and its size is known last. ``add`` refuses what llama.cpp cannot score (ValueError), and a file
-    beyond 4 GiB (InputFileError), where offsets would wrap.
+    comes first and its size is known last. ``add`` refuses what llama.cpp cannot score (ValueError), and a
+    file beyond 4 GiB (InputFileError), where offsets would wrap.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -416,14 +423,15 @@ def encode_task(task: Task) -> bytes:
         if not option:
             raise ValueError(f"option {i} is empty")
     texts = [text.encode("utf-8") for text in (task.question, *task.options)]
-    if sum(map(len, texts)) > MAX_TASK_BYTES:
-        raise ValueError(f"the texts take more than {MAX_TASK_BYTES} bytes")
     parts = [_U32.pack(len(texts[0])), texts[0], _U32.pack(width)]
     for data in texts[1:]:
         parts += (_U32.pack(len(data)), data)
     parts.append(struct.pack(f"<{width}i", *(1 if i == task.gold else 0 for i in range(width))))
     parts.append(_U32.pack(0))
-    return b"".join(parts)
+    data = b"".join(parts)
+    if len(data) > MAX_TASK_BYTES:
+        raise ValueError(f"the task takes {len(data)} bytes; {MAX_TASK_BYTES} are the limit")
+    return data
 
 
 def write(path: str | os.PathLike[str], tasks: Iterable[Task]) -> BinFacts:
