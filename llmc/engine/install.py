@@ -79,6 +79,12 @@ def engine_folder(backend: str, cmake_args: Sequence[str] = ()) -> Path:
     return engines_dir() / f"{PINNED.version}-{backend}{key}"
 
 
+def installed_whole(backend: str, cmake_args: Sequence[str] = ()) -> InstalledEngine | None:
+    """Return the engine with these options when it is in the cache and usable, else None; takes no lock."""
+    engine = read_installed(engine_folder(backend, cmake_args))
+    return engine if engine is not None and not flaw(engine) else None
+
+
 def flaw(engine: InstalledEngine) -> str:
     """Return what keeps an installed engine from being usable here; empty when nothing does."""
     if lacking := set(str(engine.meta.get("cpu", "")).split()) - cpu_features():

@@ -84,8 +84,9 @@ class Steps:
     def run(self, title: str, command: Sequence[str], *, counted: bool = False) -> str:
         """Run one command to its end and return what it printed.
 
-        Progress is shown under ``title``, by ninja's counter where the output has one (``counted``). EngineError when the
-        command cannot start or fails; when the wait is interrupted the command and its children are ended.
+        Progress is shown under ``title``, by ninja's counter where the output has one (``counted``).
+        EngineError when the command cannot start or fails; when the wait is interrupted, the command and
+        its children are ended.
         """
         total = 1.0 if counted else None
         with self.log.open("ab") as log:
