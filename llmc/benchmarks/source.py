@@ -135,7 +135,7 @@ def _saved(folder: Path) -> list[Path]:
 def _from_path(spec: Benchmark, split: str, path: Path) -> Rows:
     try:
         exists, is_folder = path.exists(), path.is_dir()
-        paths = _in_folder(spec, split, path) if is_folder else [path]
+        paths = _in_folder(spec, split, _own_folder(spec, path)) if is_folder else [path]
     except OSError as error:
         raise os_error(error, "read", "check the path given with --source and its permissions") from error
     if not exists:
@@ -149,6 +149,17 @@ def _from_path(spec: Benchmark, split: str, path: Path) -> Rows:
     names = [(file.name if not is_folder else str(file.relative_to(path)), file) for file in paths]
     record = _record(spec, via="path", path=str(path), files=_hashes(names))
     return Rows(tuple(paths), record)
+
+
+def _own_folder(spec: Benchmark, folder: Path) -> Path:
+    """Return the sub-folder named after the benchmark or its dataset, where a folder holds several."""
+    names = {_plain(spec.name), _plain(spec.source.hf.split("/")[1])}
+    own = [child for child in sorted(folder.iterdir()) if child.is_dir() and _plain(child.name) in names]
+    return own[0] if own else folder
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def _in_folder(spec: Benchmark, split: str, folder: Path) -> list[Path]:

@@ -1,0 +1,130 @@
+"""``llmc build``: benchmarks from their sources into files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmc import console
+from llmc.cli.app import app
+from llmc.cli.options import Json, Out
+from llmc.errors import LlmcError, UsageError
+
+if TYPE_CHECKING:
+    from llmc.benchmarks.manifest import ManifestEntry
+    from llmc.benchmarks.names import Target
+
+
+@app.command()
+def build(
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="boolq, boolq-validation, arc-easy@llama-mc, ..."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Build every benchmark of the catalogue.")] = False,
+    split: Annotated[str | None, typer.Option("--split", help="Split to build, if not the default.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="Whose prompt: llama-mc, lm-eval, ...")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Also write a sample of N tasks.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of --limit.")] = 0,
+    source: Annotated[
+        Path | None,
+        typer.Option("--source", help="Rows to build from: a file or folder, in the Hub's columns."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Build again even if the files are up to date.")
+    ] = False,
+    out: Out = Path("out"),
+    json: Json = False,
+) -> None:
+    """Build benchmark files: NAME.bin for llama.cpp, NAME.items.parquet, and manifest.json."""
+    from llmc.benchmarks.build import build as build_target
+
+    targets = _targets(benchmarks or [], every, split, protocol)
+    if source is not None and source.is_file() and len(targets) > 1:
+        raise UsageError("one file of rows cannot be several benchmarks", "name one benchmark with --source")
+    built: list[ManifestEntry] = []
+    failed: list[tuple[str, LlmcError]] = []
+    for target in targets:
+        try:
+            built.append(build_target(_limited(target, limit, seed), out, source=source, force=force))
+        except LlmcError as error:
+            if len(targets) == 1:
+                raise
+            failed.append((target.name, error))
+    _show(built, out)
+    if failed:
+        reasons = "; ".join(f"{name}: {error.what}" for name, error in failed)
+        raise UsageError(
+            f"{len(failed)} of {len(targets)} could not be built: {reasons}", failed[0][1].remedy
+        )
+    console.emit(
+        "build", {"out": str(out), "built": [e.model_dump(mode="json", by_alias=True) for e in built]}
+    )
+
+
+def _targets(given: list[str], every: bool, split: str | None, protocol: str | None) -> list[Target]:
+    from llmc.benchmarks import names, spec
+
+    if every and given:
+        raise UsageError("--all and names exclude each other", "drop one of them")
+    if not every and not given:
+        raise UsageError("nothing to build", "name a benchmark (`llmc bench list`), or say --all")
+    if not every:
+        return [names.parse(name, split=split, protocol=protocol) for name in given]
+    fitting = []
+    for name in spec.catalogue():
+        found = spec.find(name)
+        if split in (None, *found.splits) and protocol in (None, *found.protocols):
+            fitting.append(names.parse(name, split=split, protocol=protocol))
+    if not fitting:
+        raise UsageError(
+            f"no benchmark has split {split or '(any)'} and protocol {protocol or '(any)'}",
+            "see `llmc bench list`",
+        )
+    return fitting
+
+
+def _limited(target: Target, limit: int | None, seed: int) -> Target:
+    from dataclasses import replace
+
+    if limit is None:
+        return target
+    if target.sample is not None:
+        raise UsageError(f"{target.name} names a sample already", "drop --limit")
+    return replace(target, sample=(limit, seed))
+
+
+def _show(built: list[ManifestEntry], out: Path) -> None:
+    from rich.table import Table
+
+    if not built:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("benchmark", no_wrap=True)
+    for name in ("tasks", "options", "chance", "majority"):
+        table.add_column(name, justify="right")
+    for name in ("form", "source"):
+        table.add_column(name)
+    for entry in built:
+        widths = list(entry.options)
+        table.add_row(
+            entry.name,
+            f"{entry.tasks}",
+            str(widths[0]) if len(widths) == 1 else f"{widths[0]} to {widths[-1]}",
+            f"{100 * entry.chance:.2f} %",
+            f"{100 * entry.majority.share:.2f} %",
+            entry.form,
+            entry.source.via,
+        )
+    console.show(table)
+    for entry in built:
+        for warned in entry.warnings:
+            text = warned.detail or f"{warned.count} items with {warned.kind.replace('-', ' ')}"
+            console.show_text(f"{entry.name}: {text} (see {entry.name}.json)")
+    console.show_text(f"written to {out}/, described in {out}/manifest.json")
