@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tarfile
@@ -94,6 +95,13 @@ function(llmc_slim)
 endfunction()
 cmake_language(DEFER CALL llmc_slim)
 """
+
+
+def compiler_names(backend: str) -> list[str]:
+    """Return the C++ compilers that would do: the one in $CXX, else the usual names in cmake's order."""
+    if named := shlex.split(os.environ.get("CXX", ""))[:1]:
+        return named
+    return ["icpx"] if backend == "sycl" else ["c++", "g++", "clang++"]
 
 
 def build(staging: Path, log: Path, backend: str, cmake_args: tuple[str, ...], jobs: int) -> Path:

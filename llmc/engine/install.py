@@ -13,7 +13,6 @@ import hashlib
 import os
 import platform
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from llmc import __version__, console
-from llmc.engine.build import BACKENDS, PINNED, RESERVED, build
+from llmc.engine.build import BACKENDS, PINNED, RESERVED, build, compiler_names
 from llmc.engine.locate import META, META_SCHEMA, InstalledEngine, engines_dir, read_installed
 from llmc.errors import EngineError, UsageError, did_you_mean
 from llmc.files import locked, sha256_file, write_json
@@ -116,9 +115,13 @@ def cpu_features() -> set[str]:
 
 def default_jobs() -> int:
     """Return one job per usable core, but no more than memory allows at 1.5 GB each."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(cores, round(memory / 1.5e9)))
+    return max(1, min(usable_cores(), round(memory / 1.5e9)))
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def log_file(root: Path) -> Path:
@@ -179,13 +182,13 @@ def _sweep() -> None:
 
 
 def _require_compiler(backend: str) -> None:
-    named = shlex.split(os.environ.get("CXX", ""))[:1] or (["icpx"] if backend == "sycl" else [])
-    names = named or ["c++", "g++", "clang++"]
+    names = compiler_names(backend)
     if any(shutil.which(name) for name in names):
         return
     how = "xcode-select --install" if sys.platform == "darwin" else "apt install g++` or `dnf install gcc-c++"
+    origin = " (from $CXX)" if os.environ.get("CXX") else ""
     raise EngineError(
-        f"no C++ compiler: {', '.join(names)} not found on PATH" + (" (from $CXX)" if named else ""),
+        f"no C++ compiler: {', '.join(names)} not found on PATH{origin}",
         f"install one (`{how}`), or bring your own llama.cpp and name it with LLMC_ENGINE",
     )
 
