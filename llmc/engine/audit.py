@@ -88,11 +88,12 @@ def audit(
     """
     if subset is not None and (subset <= 0 or (facts is not None and subset >= facts.tasks)):
         subset = None
-    case = Case(transcript, facts, outcome, subset, golds, limits, read_rows(transcript))
     findings = list(extra)
+    broken = any(f.slug == "bad-binary" for f in findings)
+    case = Case(transcript, facts, outcome, subset, golds, limits, read_rows(transcript), broken)
     for check in CHECKS:
         findings += check(case)
-    if facts is None and not any(f.slug == "bad-binary" for f in findings):
+    if facts is None and not broken:
         findings.append(finding("benchmark-unknown", _without_file(case)))
     trusted = not has_error(findings)
     if trusted and case.rows.correct is not None:
@@ -316,6 +317,6 @@ def _without_file(case: Case) -> str:
     if case.expected is None:
         return "without the file nothing could be compared with it"
     return (
-        "compared with the engine's own announcement only: the file's size, its number of tasks and its random "
+        "compared with the engine's own announcement only: the file's size, tasks and random "
         "chance were not checked"
     )

@@ -25,6 +25,7 @@ class Case:
     golds: Sequence[int] | None
     limits: Limits | None
     rows: RowEvidence
+    known_broken: bool = False
 
     @property
     def expected(self) -> int | None:

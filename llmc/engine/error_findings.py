@@ -21,7 +21,7 @@ def error_findings(case: Case) -> Iterator[Finding]:
             yield finding("too-many-options", f"{case.progress}; {_options_needed(case, line)}")
         elif line.kind == "context":
             yield finding("context-too-small", f"{case.progress}; {_context_needed(case, line)}")
-        elif line.kind in BROKEN_FILE and case.facts is None:
+        elif line.kind in BROKEN_FILE and case.facts is None and not case.known_broken:
             yield finding("bad-binary", f"the engine could not read it: {line.text}")
     if lines:
         more = f"; and {len(lines) - QUOTED_LINES} more" if len(lines) > QUOTED_LINES else ""
