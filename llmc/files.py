@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
 import hashlib
@@ -115,7 +116,15 @@ def looks_like(head: bytes) -> str:
         return "JSON text"
     if not head.strip(b"\0"):
         return "filled with zero bytes (a download or copy that was never finished)"
-    return "text" if all(byte >= 32 or byte in b"\t\n\r\f" for byte in head) else ""
+    return "text" if _is_text(head) else ""
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
+    except UnicodeDecodeError:
+        return False
+    return all(byte >= 32 or byte in b"\t\n\r\f" for byte in head)
 
 
 def sha256_file(path: Path) -> str:

@@ -215,7 +215,8 @@ def test_a_lock_is_let_go_when_the_block_raises(tmp_path: Path) -> None:
         (bytes(64), "zero bytes"),
         (b"plain words, nothing else", "text"),
         (b"\1\0\0\0\x08\0\0\0\1\0\0\0q", ""),
-        (b"\x80\2\xff", ""),
+        (b"\x93" * 64, ""),
+        ("日本語".encode()[:-1], "text"),
     ],
 )
 def test_what_a_file_looks_like(head: bytes, words: str) -> None:
