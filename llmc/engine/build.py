@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import console
-from llmc.engine.steps import Steps
+from llmc.engine.steps import OTHER_BYTES, Steps
 from llmc.errors import EngineError
 from llmc.files import sha256_file
 
@@ -110,17 +110,15 @@ def build(staging: Path, log: Path, backend: str, cmake_args: tuple[str, ...], j
     for folder in (scratch, engine / "bin", engine / "lib"):
         folder.mkdir(parents=True)
     steps = Steps(log, _environment(tools, scratch))
-    steps.run("Preparing build tools", (sys.executable, "-m", "venv", str(tools)))
-    pip = (str(tools / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input")
-    steps.run("Fetching cmake and ninja", (*pip, "install", "--only-binary", ":all:", *BUILD_TOOLS))
+    pip = make_tools(steps, tools)
     source = _fetch_source(steps, pip, staging)
-    build = staging / "build"
+    folder = staging / "build"
     slim = staging / "slim.cmake"
     slim.write_text(SLIM_CMAKE)
     origin = "@loader_path" if sys.platform == "darwin" else "$ORIGIN"
     configure = (
         *(str(tools / "bin" / "cmake"), "-G", "Ninja"),
-        *("-S", str(source / "vendor" / "llama.cpp"), "-B", str(build)),
+        *("-S", str(source / "vendor" / "llama.cpp"), "-B", str(folder)),
         f"-DCMAKE_PROJECT_TOP_LEVEL_INCLUDES={slim}",
         f"-DCMAKE_INSTALL_RPATH={origin}/../lib;{origin}",
         *CONFIGURATION,
@@ -128,14 +126,22 @@ def build(staging: Path, log: Path, backend: str, cmake_args: tuple[str, ...], j
         *cmake_args,
     )
     steps.run("Configuring llama.cpp", configure)
-    ninja = (str(tools / "bin" / "ninja"), "-C", str(build), "-j", str(jobs), *PROGRAMS, "llama")
+    ninja = (str(tools / "bin" / "ninja"), "-C", str(folder), "-j", str(jobs), *PROGRAMS, "llama")
     steps.run(f"Building llama.cpp (build {PINNED.build}, {backend}, {jobs} jobs)", ninja, counted=True)
-    _collect(build / "bin", engine)
+    _collect(folder / "bin", engine)
     binding = Steps(log, {**steps.environment, "CMAKE_ARGS": "-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF"})
     target = ("--no-deps", "--target", str(engine / "binding"))
     binding.run("Installing the Python binding", (*pip, "install", *target, str(source), *BINDING_NEEDS))
     _try_out(steps, engine)
     return engine
+
+
+def make_tools(steps: Steps, tools: Path) -> tuple[str, ...]:
+    """Make a private environment with cmake and ninja in ``tools``; return the command of its pip."""
+    steps.run("Preparing build tools", (sys.executable, "-m", "venv", str(tools)))
+    pip = (str(tools / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input")
+    steps.run("Fetching cmake and ninja", (*pip, "install", "--only-binary", ":all:", *BUILD_TOOLS))
+    return pip
 
 
 def _environment(tools: Path, scratch: Path) -> dict[str, str]:
@@ -158,9 +164,12 @@ def _fetch_source(steps: Steps, pip: tuple[str, ...], staging: Path) -> Path:
     """Download, check and unpack the source package; return its top folder."""
     folder = staging / "sdist"
     folder.mkdir()
-    wanted = ("--no-binary", PINNED.package, f"{PINNED.package}=={PINNED.version}", "--dest", str(folder))
+    wanted = staging / "source.txt"
+    # With the checksum in the requirement pip refuses other bytes before it runs their metadata hook.
+    wanted.write_text(f"{PINNED.package}=={PINNED.version} --hash=sha256:{PINNED.sha256}\n")
+    download = (*pip, "download", "--no-deps", "--no-binary", PINNED.package, "--dest", str(folder))
     title = f"Fetching {PINNED.package} {PINNED.version} (77 MB)"
-    steps.run(title, (*pip, "download", "--no-deps", *wanted))
+    steps.run(title, (*download, "--requirement", str(wanted)))
     archives = sorted(folder.glob("*.tar.gz"))
     if len(archives) != 1:
         raise EngineError(
@@ -171,8 +180,7 @@ def _fetch_source(steps: Steps, pip: tuple[str, ...], staging: Path) -> Path:
     if digest != PINNED.sha256:
         raise EngineError(
             f"{archives[0].name} has the SHA-256 {digest}, expected {PINNED.sha256}",
-            "the package index in use serves other bytes than the one this version was made with: check "
-            "`pip config list`, clear pip's cache (`pip cache purge`), and do not use what it served",
+            OTHER_BYTES,
         )
     with console.progress("Unpacking the source"), tarfile.open(archives[0]) as archive:
         if hasattr(tarfile, "data_filter"):

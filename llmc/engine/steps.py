@@ -18,10 +18,17 @@ from llmc import console
 from llmc.errors import EngineError
 
 COUNTER = re.compile(rb"^\[(\d+)/(\d+)\]")  # ninja's, see NINJA_STATUS
-ERROR_LINE = re.compile(r"\berror\b|^E(RROR)?:|fatal|not found|No such file|Killed|No space", re.IGNORECASE)
+ERROR_LINE = re.compile(
+    r"\berror\b|^E(RROR)?:|Expected sha256|Got |fatal|not found|No such file|Killed|No space", re.IGNORECASE
+)
 TICK_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 QUOTED_LINES = 6
+
+OTHER_BYTES = (
+    "the package index in use serves other bytes than those this version of llmc was made with: check "
+    "`pip config list`, clear pip's cache (`pip cache purge`), and do not use what it served"
+)
 
 # What the tools print -> what to do. The first pattern that is found in the log's end wins.
 REMEDIES: tuple[tuple[str, str], ...] = (
@@ -39,6 +46,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "the Python package index cannot be reached: check the network and pip's settings (`pip config "
         "list`; PIP_INDEX_URL names another index), or bring your own llama.cpp and name it in LLMC_ENGINE",
     ),
+    (r"DO NOT MATCH THE HASHES|HashMismatch", OTHER_BYTES),
     (
         r"No matching distribution|from versions:",
         "the package index in use does not have it: check `pip config list`, or set PIP_INDEX_URL",
