@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     console.set_json("--json" in own)
     command = next((word for word in own if not word.startswith("-")), "")
+    console.leave_stdout(command == "exec")
     tail: list[str] = []
     if command == "run" and own is not arguments:
         # What follows `--` is for llama-perplexity; before it, words are benchmarks.
@@ -51,12 +52,15 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
     except OSError as failure:
-        caught = os_error(failure, "read or write", "check the path, its permissions and the room on the disk")
+        caught = os_error(
+            failure, "read or write", "check the path, its permissions and the room on the disk"
+        )
     except Exception as bug:
         if os.environ.get("LLMC_DEBUG") == "1":
             raise
         caught = LlmcError(
-            f"internal error: {type(bug).__name__}: {bug}", "run again with LLMC_DEBUG=1 and report the traceback"
+            f"internal error: {type(bug).__name__}: {bug}",
+            "run again with LLMC_DEBUG=1 and report the traceback",
         )
         caught.kind = "internal"
     if os.environ.get("LLMC_DEBUG") == "1" and not isinstance(caught, UsageError):

@@ -5,19 +5,21 @@ With ``--json`` stdout holds exactly one object::
 
     {"schema": "llmc.cli/1", "command": "run", "status": "ok", "exit_code": 0, "data": {...}}
 
-or ``error`` instead of ``data``. Progress bars appear on a terminal only; ``LLMC_PROGRESS=plain`` prints
-plain lines instead (for CI logs), ``LLMC_PROGRESS=off`` nothing.
+or ``error`` instead of ``data``. ``llmc exec`` prints all of it on stderr: its stdout is the other program's.
+Progress bars appear on a terminal only; ``LLMC_PROGRESS=plain`` prints plain lines instead (for CI logs),
+``LLMC_PROGRESS=off`` nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from llmc.errors import ExitCode, LlmcError
 
@@ -28,6 +30,7 @@ SCHEMA = "llmc.cli/1"
 PLAIN_SECONDS = 10.0  # between two plain progress lines
 
 _json_mode = False
+_stdout_is_ours = True
 
 
 def set_json(on: bool) -> None:
@@ -39,16 +42,29 @@ def json_mode() -> bool:
     return _json_mode
 
 
+def leave_stdout(on: bool) -> None:
+    """Send results to stderr: for a command whose stdout belongs to the program that it runs."""
+    global _stdout_is_ours  # noqa: PLW0603
+    _stdout_is_ours = not on
+
+
+def _results() -> IO[str]:
+    # A stream that was closed when llmc started is None, and no other may be printed on in its place.
+    return (sys.stdout if _stdout_is_ours else sys.stderr) or io.StringIO()
+
+
 def stdout() -> Console:
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+    file = _results()
+    return Console(file=file, highlight=False, soft_wrap=not file.isatty())
 
 
 def stderr() -> Console:
     from rich.console import Console
 
-    return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
+    file = sys.stderr or io.StringIO()
+    return Console(file=file, highlight=False, soft_wrap=not file.isatty())
 
 
 def show(renderable: Any = "") -> None:
@@ -69,10 +85,14 @@ def note(text: str) -> None:
         stderr().print(text, style="dim", markup=False)
 
 
-def emit(command: str, data: Any, code: ExitCode = ExitCode.OK) -> None:
-    """Print the JSON envelope of a finished command; does nothing in human mode."""
+def emit(command: str, data: Any, code: ExitCode = ExitCode.OK, exit_code: int | None = None) -> None:
+    """Print the JSON envelope of a finished command; does nothing in human mode.
+
+    ``exit_code`` is what the shell gets where that is not ``code`` itself but another program's.
+    """
     if _json_mode:
-        body = {"schema": SCHEMA, "command": command, "status": code.name.lower(), "exit_code": int(code)}
+        shell = int(code) if exit_code is None else exit_code
+        body = {"schema": SCHEMA, "command": command, "status": code.name.lower(), "exit_code": shell}
         _write_json({**body, "data": data})
 
 
@@ -96,8 +116,9 @@ def error(failure: LlmcError, command: str = "") -> None:
 
 
 def _write_json(body: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    file = _results()
+    file.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    file.flush()
 
 
 class Advance(Protocol):

@@ -273,6 +273,13 @@ PAGES: dict[str, Page] = {
         "llama.cpp reads over 150 LLAMA_* variables and two config.ini files; some break a run silently.",
         "Give what you meant to set as flags after `--`. /etc/llama.cpp/config.ini cannot be switched off: edit it.",
     ),
+    "environment-in-force": _warning(
+        "Settings from outside the command line were in force",
+        "LLAMA_* variables or config.ini files were there when the command ran, and `llmc exec` changes nothing.",
+        "llama.cpp reads over 150 such variables and two files; they change results, and the command line does "
+        "not show it.",
+        "Unset them, or use `llmc run`, which takes them away and records that it did.",
+    ),
     "layout-noise": _warning(
         "Answers change with the layout",
         "Scoring the same questions at another -np and -c flipped more than 1 % of the answers.",

@@ -1,0 +1,337 @@
+"""A command of the user's own: run exactly as given, its streams passed on untouched, audited afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal
+
+from llmc import __version__
+from llmc.engine import environment
+from llmc.engine.audit import Audit, audit
+from llmc.engine.process import Limits, Outcome, run_process
+from llmc.engine.transcript import Transcript, TranscriptParser
+from llmc.errors import ExitCode, LlmcError
+from llmc.files import sha256_file
+from llmc.findings import Finding, finding
+from llmc.runs import store
+from llmc.runs.command import EngineCommand, read_command
+from llmc.runs.evidence import host
+from llmc.runs.record import (
+    RULE,
+    BenchmarkIdentity,
+    Comparability,
+    Counts,
+    EngineIdentity,
+    ModelIdentity,
+    PartLog,
+    Result,
+    RunRecord,
+    Timings,
+    content_key,
+)
+from llmc.runs.watched import Contents, WatchedBenchmark, WatchedModel
+from llmc.stats import wilson
+
+DEFAULT_LIMITS = Limits(timeout=None, stall=600.0, exit_grace=60.0)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """``exit_code`` is the command's own when not 0 (128 + N for signal N), 130 after Ctrl-C, else the
+    verdict's."""
+
+    folder: Path
+    record: RunRecord
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Everything one run of a command left behind."""
+
+    argv: tuple[str, ...]
+    command: EngineCommand
+    outcome: Outcome
+    transcript: Transcript
+    contents: Contents
+    audit: Audit
+    started: str
+    seconds: float
+
+
+def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> Executed:
+    """Run ``argv`` with this process's own stdin, stdout, stderr and environment; audit and record it.
+
+    Raises EngineError when it cannot be started, InputFileError when the logs or the record cannot be
+    written.
+    """
+    started, begin = store.now(), monotonic()
+    command = read_command(argv)
+    variables = given_environment()
+    benchmark = WatchedBenchmark(Path(command.binary_file)) if command.binary_file else None
+    model_name = command.model or _setting("LLAMA_ARG_MODEL", command, variables)
+    model = WatchedModel(Path(model_name)) if model_name else None
+    parser = TranscriptParser()
+    parser.expected = _expected(benchmark, command.subset)
+    key = content_key(list(argv))
+    folder = store.Store(out).new_folder(
+        started, f"exec-{_stem(model_name)}", _stem(command.binary_file), key
+    )
+    try:
+        outcome = run_process(
+            argv,
+            stdout_log=folder / "stdout.log",
+            stderr_log=folder / "stderr.log",
+            env=variables,
+            limits=limits,
+            on_output=parser.feed,
+            said_everything=lambda: parser.said_everything,
+            stdin=None,
+            passthrough=True,
+        )
+        contents = benchmark.contents() if benchmark else Contents(None, b"", ())
+        transcript = parser.close()
+        extra = [*command.findings(), *contents.findings, *(model.findings() if model else [])]
+        verdict = audit(
+            transcript,
+            facts=contents.facts,
+            outcome=outcome,
+            subset=command.subset,
+            golds=_golds_in_order(contents, command.subset),
+            extra=[*extra, *_in_force(command, variables)],
+            limits=limits,
+        )
+        seen = _Seen(
+            tuple(argv), command, outcome, transcript, contents, verdict, started, monotonic() - begin
+        )
+        record = _record(seen, model_name)
+        store.finish(folder, record)
+    except BaseException:
+        store.discard(folder)
+        raise
+    return Executed(folder, record, exit_code(outcome, record))
+
+
+def exit_code(outcome: Outcome, record: RunRecord) -> int:
+    """Return what the shell gets: a command that llmc had to end has no exit code of its own."""
+    if outcome.ended_by == "interrupted":
+        return int(ExitCode.INTERRUPTED)
+    if outcome.ended_by == "itself":
+        if outcome.signal is not None:
+            return 128 + outcome.signal
+        if outcome.exit_code:
+            return outcome.exit_code
+    return int(record.exit_code)
+
+
+def given_environment() -> dict[str, str]:
+    """Return this process's environment as given: Python adds LC_CTYPE to an empty locale (PEP 538)."""
+    variables = dict(os.environ)
+    if variables.get("LC_CTYPE") == "C.UTF-8":
+        try:
+            given = Path("/proc/self/environ").read_bytes().split(b"\0")
+        except OSError:
+            return variables
+        if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
+            del variables["LC_CTYPE"]
+    return variables
+
+
+def _setting(name: str, command: EngineCommand, variables: Mapping[str, str]) -> str | None:
+    return command.assigned.get(name) or variables.get(name)
+
+
+def _expected(benchmark: WatchedBenchmark | None, subset: int | None) -> int | None:
+    tasks = benchmark.announced() if benchmark else None
+    if tasks is None or subset is None or subset <= 0:
+        return tasks
+    return min(tasks, subset)
+
+
+def _golds_in_order(contents: Contents, subset: int | None) -> bytes | None:
+    """Return the gold of each task in the order of scoring, None when the file is not known."""
+    if contents.facts is None:
+        return None
+    tasks = contents.facts.tasks
+    if subset is None or not 0 < subset < tasks:
+        return contents.golds
+    from llmc.runs.select import like_llama
+
+    return bytes(contents.golds[i] for i in like_llama(tasks, subset))
+
+
+def _in_force(command: EngineCommand, variables: Mapping[str, str]) -> list[Finding]:
+    """Settings from outside the command line that llama.cpp obeys, and that ``llmc run`` would take away."""
+    merged = {**variables, **command.assigned}
+    named = [f"{name}={value}" for name, value in sorted(merged.items()) if name.startswith("LLAMA_")]
+    files = [str(path) for path in _config_files(merged)]
+    return [finding("environment-in-force", ", ".join([*named, *files]))] if named or files else []
+
+
+def _config_files(variables: Mapping[str, str]) -> list[Path]:
+    places = (environment.SYSTEM_CONFIG, environment.user_config(variables))
+    return [path for path in places if path.is_file()]
+
+
+def _stem(name: str | None) -> str:
+    return Path(name).name.removesuffix(".gguf").removesuffix(".bin") if name else "unknown"
+
+
+def _record(seen: _Seen, model_name: str | None) -> RunRecord:
+    verdict, outcome = seen.audit, seen.outcome
+    trusted = verdict.trusted and verdict.correct is not None
+    status: Literal["trusted", "untrusted", "interrupted"] = "trusted" if trusted else "untrusted"
+    if outcome.ended_by == "interrupted":
+        status = "interrupted"
+    timings = seen.transcript.timings
+    return RunRecord(
+        llmc_version=__version__,
+        kind="exec",
+        status=status,
+        started=seen.started,
+        finished=store.now(),
+        model=_model(model_name),
+        benchmark=_benchmark(seen),
+        engine=EngineIdentity(command=seen.command.program or seen.argv[:1], version=seen.transcript.build),
+        argv=seen.argv,
+        layout=_layout(seen.transcript),
+        config_files={str(path): sha256_file(path) for path in _config_files(os.environ)},
+        host=host(),
+        counts=_counts(seen),
+        parts=(_part(seen),),
+        peak_rss=outcome.peak_rss,
+        timings=Timings(
+            total=seen.seconds,
+            engine=outcome.seconds,
+            overhead=max(0.0, seen.seconds - outcome.seconds),
+            load=timings.load_seconds,
+            tokens=timings.prompt_tokens,
+            tokens_per_second=timings.tokens_per_second,
+        ),
+        findings=verdict.findings,
+        correct=verdict.correct if trusted else None,
+        result=_result(verdict) if trusted else None,
+        comparability=_comparability(seen),
+    )
+
+
+def _model(name: str | None) -> ModelIdentity | None:
+    if name is None:
+        return None
+    from llmc.engine.gguf_model import read_model
+
+    try:
+        facts = read_model(Path(name))
+    except LlmcError:
+        return ModelIdentity(ref=name)
+    bits = facts.bits_per_weight
+    return ModelIdentity(
+        ref=name,
+        path=str(facts.path),
+        size=facts.size,
+        name=facts.name,
+        architecture=facts.architecture,
+        quantization=facts.quantization,
+        parameters=facts.parameters,
+        vocab_size=facts.vocab_size,
+        bits_per_weight=None if bits is None else round(bits, 4),
+    )
+
+
+def _benchmark(seen: _Seen) -> BenchmarkIdentity | None:
+    name, facts = seen.command.binary_file, seen.contents.facts
+    if name is None:
+        return None
+    if facts is None:
+        return BenchmarkIdentity(name=_stem(name), path=name)
+    return BenchmarkIdentity(
+        name=_stem(name),
+        path=name,
+        sha256=facts.sha256,
+        tasks=facts.tasks,
+        chance=facts.chance,
+        majority_position=facts.majority_position,
+        majority_share=facts.majority_share,
+        selection=_selection(seen),
+    )
+
+
+def _selection(seen: _Seen) -> dict[str, Any] | None:
+    subset, facts = seen.command.subset, seen.contents.facts
+    if subset is None or facts is None or not 0 < subset < facts.tasks:
+        return None
+    return {"kind": "--multiple-choice-tasks", "tasks": subset, "of": facts.tasks}
+
+
+def _layout(transcript: Transcript) -> dict[str, Any] | None:
+    """Return what the engine itself printed of its layout (at -lv 4, or by older builds)."""
+    known = {
+        "n_ctx": transcript.n_ctx,
+        "n_seq_max": transcript.n_seq_max,
+        "n_batch": transcript.n_batch,
+        "n_ubatch": transcript.n_ubatch,
+        "flash_attn": transcript.flash_attn,
+        "kv_unified": transcript.kv_unified,
+    }
+    return {name: value for name, value in known.items() if value is not None} or None
+
+
+def _counts(seen: _Seen) -> Counts:
+    announced = seen.transcript.announced
+    return Counts(
+        in_file=seen.contents.facts.tasks if seen.contents.facts else None,
+        announced=announced[0] if announced else None,
+        expected=seen.audit.tasks_expected,
+        scored=seen.audit.tasks_scored,
+    )
+
+
+def _part(seen: _Seen) -> PartLog:
+    return PartLog(
+        index=0,
+        first=0,
+        tasks=seen.audit.tasks_expected or 0,
+        scored=seen.audit.tasks_scored,
+        exit_code=seen.outcome.exit_code,
+        signal=seen.outcome.signal,
+        ended_by=seen.outcome.ended_by,
+        stdout="stdout.log",
+        stderr="stderr.log",
+    )
+
+
+def _result(verdict: Audit) -> Result:
+    assert verdict.correct is not None
+    right, tasks = verdict.correct.count("1"), len(verdict.correct)
+    low, high = wilson(right, tasks)
+    return Result(
+        accuracy=right / tasks,
+        correct=right,
+        tasks=tasks,
+        wilson_low=low,
+        wilson_high=high,
+        standard_error=None if verdict.engine_se is None else verdict.engine_se / 100,
+    )
+
+
+def _comparability(seen: _Seen) -> Comparability | None:
+    """Return the same key that ``llmc run`` gives the same file, so that the two can be paired."""
+    if seen.contents.facts is None:
+        return None
+    must: dict[str, Any] = {
+        "benchmark_sha256": seen.contents.facts.sha256,
+        "excluded": [],
+        "scorer": "perplexity",
+        "rule": RULE,
+        "tokenization": "joint",
+        "bos": "model",
+        "truncation": "never",
+    }
+    if (selection := _selection(seen)) is not None:
+        must["selection"] = selection
+    should = {"engine_version": seen.transcript.build, "layout": _layout(seen.transcript)}
+    return Comparability(key=content_key(must), must=must, should=should)
