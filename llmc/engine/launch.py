@@ -1,4 +1,10 @@
-"""One launch of llama-perplexity: the process, what it printed, and the audit of both."""
+"""One launch of llama-perplexity: the process, what it printed, and the audit of both.
+
+llama.cpp hands its lines to a logger thread with a queue of 512 entries and does not wait for it at the end
+(since build 8980): on a busy machine the last lines of a run, or all lines of a short one, can be lost
+although every task was scored and the exit status is 0. Such a run cannot be trusted, and nothing is wrong with
+it, so it is launched again.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +20,19 @@ from llmc.mcbin import BinFacts
 
 OnRows = Callable[[int], None]
 EXTRA_ROWS = 1000  # rows kept beyond the expected ones, as evidence of too many
+LOGGER_QUEUE = 512  # entries of llama.cpp's log queue: no more can be lost at exit
+ATTEMPTS = 3
+RETRY_SECONDS = 600.0  # a launch that took longer is not repeated without being asked
 
 
 @dataclass(frozen=True)
 class Launch:
+    """``attempts`` is above 1 when the output of earlier ones was cut off at their exit."""
+
     outcome: Outcome
     transcript: Transcript
     audit: Audit
+    attempts: int = 1
 
 
 def launch(
@@ -39,28 +51,49 @@ def launch(
 
     ``golds`` holds the gold index of every task, one byte each; ``on_rows`` is called with the number of tasks
     scored so far; ``after`` runs when the process has ended and returns what else was found (files that
-    changed).
+    changed). The logs are those of the last attempt.
     """
-    parser = TranscriptParser(max_rows=facts.tasks + EXTRA_ROWS)
-    parser.expected = facts.tasks
+    for attempt in range(1, ATTEMPTS + 1):
+        parser = TranscriptParser(max_rows=facts.tasks + EXTRA_ROWS)
+        parser.expected = facts.tasks
+        outcome = run_process(
+            command,
+            stdout_log=stdout_log,
+            stderr_log=stderr_log,
+            env=environment,
+            limits=limits,
+            on_output=_feeder(parser, on_rows),
+            said_everything=lambda parser=parser: parser.said_everything,  # type: ignore[misc]
+        )
+        transcript = parser.close()
+        if attempt == ATTEMPTS or not lost_its_tail(transcript, outcome, facts.tasks):
+            break
+    extra = after() if after is not None else []
+    verdict = audit(transcript, facts=facts, outcome=outcome, golds=golds, extra=extra, limits=limits)
+    return Launch(outcome, transcript, verdict, attempt)
+
+
+def _feeder(parser: TranscriptParser, on_rows: OnRows | None) -> Callable[[str, bytes], None]:
     seen = 0
 
-    def on_output(stream: str, data: bytes) -> None:
+    def feed(stream: str, data: bytes) -> None:
         nonlocal seen
         parser.feed("stdout" if stream == "stdout" else "stderr", data)
         if on_rows is not None and parser.rows != seen:
             seen = parser.rows
             on_rows(seen)
 
-    outcome = run_process(
-        command,
-        stdout_log=stdout_log,
-        stderr_log=stderr_log,
-        env=environment,
-        limits=limits,
-        on_output=on_output,
-        said_everything=lambda: parser.said_everything,
+    return feed
+
+
+def lost_its_tail(transcript: Transcript, outcome: Outcome, tasks: int) -> bool:
+    """True when a short run ended well by itself, said nothing wrong, and only its last lines are missing."""
+    return (
+        outcome.exit_code == 0
+        and outcome.ended_by == "itself"
+        and not outcome.left_children
+        and outcome.seconds < RETRY_SECONDS
+        and not transcript.error_lines
+        and not transcript.finals
+        and 0 < tasks - transcript.rows_total <= LOGGER_QUEUE
     )
-    transcript = parser.close()
-    extra = after() if after is not None else []
-    return Launch(outcome, transcript, audit(transcript, facts=facts, outcome=outcome, golds=golds, extra=extra))

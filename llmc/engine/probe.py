@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,15 +18,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmc import mcbin
 from llmc.engine import environment
-from llmc.engine.audit import audit
 from llmc.engine.known_answer import KnownAnswerModel
+from llmc.engine.launch import Launch, launch
 from llmc.engine.locate import EngineFiles, identity
-from llmc.engine.process import Limits, Outcome, run_process
-from llmc.engine.transcript import Transcript, TranscriptParser
+from llmc.engine.process import Limits, run_process
+from llmc.engine.transcript import Transcript, parse
 from llmc.errors import RefusedError
 from llmc.files import cache_dir, read_cache, write_cache
 
-SCHEMA = "llmc.probe/1"
+Stream = Literal["stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 LIMITS = Limits(timeout=120.0, stall=60.0, exit_grace=10.0)
 CONTEXT_PER_SEQUENCE, SEQUENCES, LONG_TASK = 64, 8, 420  # 420 tokens: more than 64 or 256, less than 8 * 64
 MANY_SEQUENCES = 128
@@ -51,8 +53,8 @@ class ProbeResult(BaseModel):
     max_sequences: int
     flash_attention: Literal["value", "switch", "none"]
     devices: tuple[str, ...]
-    rows_on: Literal["stdout", "stderr"]
-    final_on: Literal["stdout", "stderr", "nowhere"]
+    rows_on: Stream
+    final_on: Stream | Literal["nowhere"]
 
     @property
     def backend(self) -> str:
@@ -104,9 +106,11 @@ class _Prober:
         version, build = parse_version(version_text)
         model = self.model.write(self.folder / "model.gguf")
         known = mcbin.write(self.folder / "known.bin", known_tasks())
-        expected = "".join(str(int(self.model.choice(t.question, t.options) == t.gold)) for t in known_tasks())
+        expected = "".join(
+            str(int(self.model.choice(t.question, t.options) == t.gold)) for t in known_tasks()
+        )
         base, kvu, answer = self._find_arguments(flags, model, known, expected)
-        usable = answer.reason == ""
+        usable = not answer.reason
         context_rule: Literal["multiplied", "total"] = "total"
         sequences = SEQUENCES
         if usable:
@@ -127,7 +131,7 @@ class _Prober:
             max_sequences=sequences,
             flash_attention=flash_attention_style(help_text),
             devices=self._devices(flags),
-            rows_on="stdout" if answer.stdout_rows else "stderr",
+            rows_on=answer.rows_on,
             final_on=answer.final_on,
         )
 
@@ -163,50 +167,53 @@ class _Prober:
         self, model: Path, questions: Path, facts: mcbin.BinFacts, expected: str, arguments: Sequence[str]
     ) -> _Answer:
         layout = ["-c", "512", "-np", str(SEQUENCES)]
-        streams, outcome = self._score(model, questions, [*layout, *arguments])
-        whole = TranscriptParser()
-        for name in ("stdout", "stderr"):
-            whole.feed(name, streams[name])  # type: ignore[arg-type]
-        verdict = audit(whole.close(), facts=facts, outcome=outcome)
-        alone = {name: _parse(data) for name, data in streams.items()}
+        result, streams = self._score(model, questions, facts, [*layout, *arguments])
         reason = ""
-        if not verdict.trusted:
-            causes = [f.detail for f in verdict.findings if f.severity == "error"]
+        if not result.audit.trusted:
+            causes = [f.detail for f in result.audit.findings if f.severity == "error"]
             reason = "a run on questions with known answers failed: " + "; ".join(causes)
-        elif verdict.correct != expected:
-            reason = f"known answers are {expected}, it answers {verdict.correct} (1 = right)"
-        final: Literal["stdout", "stderr", "nowhere"] = "nowhere"
-        if alone["stdout"].finals:
-            final = "stdout"
-        elif alone["stderr"].finals:
-            final = "stderr"
-        return _Answer(reason, bool(alone["stdout"].rows_total), final)
+        elif result.audit.correct != expected:
+            reason = f"known answers are {expected}, it answers {result.audit.correct} (1 = right)"
+        return _Answer(
+            reason,
+            rows_on="stdout" if streams["stdout"].rows_total else "stderr",
+            final_on=next((name for name in STREAMS if streams[name].finals), "nowhere"),
+        )
 
-    def _score(self, model: Path, questions: Path, arguments: Sequence[str]) -> tuple[dict[str, bytes], Outcome]:
+    def _score(
+        self, model: Path, questions: Path, facts: mcbin.BinFacts, arguments: Sequence[str]
+    ) -> tuple[Launch, dict[str, Transcript]]:
+        """Return a launch, and what each of its streams says on its own."""
         self.runs += 1
-        out, err = self.folder / f"{self.runs}.out", self.folder / f"{self.runs}.err"
-        command = [*self.files.command, "-m", str(model), "--multiple-choice", "-bf", str(questions), *arguments]
-        outcome = run_process(command, stdout_log=out, stderr_log=err, env=self.environment, limits=LIMITS)
-        return {"stdout": out.read_bytes(), "stderr": err.read_bytes()}, outcome
+        logs = {name: self.folder / f"{self.runs}.{name}" for name in STREAMS}
+        result = launch(
+            [*self.files.command, "-m", str(model), "--multiple-choice", "-bf", str(questions), *arguments],
+            facts=facts,
+            golds=None,
+            stdout_log=logs["stdout"],
+            stderr_log=logs["stderr"],
+            environment=self.environment,
+            limits=LIMITS,
+        )
+        return result, {name: parse(combined=path.read_bytes()) for name, path in logs.items()}
 
-    def _all_scored(self, model: Path, name: str, tasks: list[mcbin.Task], arguments: Sequence[str]) -> bool:
-        path = self.folder / name
-        facts = mcbin.write(path, tasks)
-        streams, outcome = self._score(model, path, arguments)
-        rows = sum(_parse(data).rows_total for data in streams.values())
-        return outcome.exit_code == 0 and rows == facts.tasks
+    def _scores(self, model: Path, task: mcbin.Task, arguments: Sequence[str]) -> bool:
+        questions = self.folder / "one.bin"
+        facts = mcbin.write(questions, [task])
+        result, _ = self._score(model, questions, facts, arguments)
+        return result.audit.trusted
 
     def _context_rule(self, model: Path, arguments: Sequence[str]) -> Literal["multiplied", "total"]:
         task = mcbin.Task("x" * LONG_TASK + "?", ("A", "B"), 0)
         layout = ["-c", str(CONTEXT_PER_SEQUENCE), "-np", str(SEQUENCES)]
-        return "multiplied" if self._all_scored(model, "long.bin", [task], [*layout, *arguments]) else "total"
+        return "multiplied" if self._scores(model, task, [*layout, *arguments]) else "total"
 
     def _max_sequences(self, model: Path, arguments: Sequence[str], rule: str) -> int:
         """128 is all that llama.cpp's batching uses; builds before mid-2025 allow 64 sequences at most."""
         context = "16" if rule == "multiplied" else "2048"
         for count in (MANY_SEQUENCES, 64, 32, 16):
             layout = ["-c", context, "-np", str(count)]
-            if self._all_scored(model, "short.bin", [mcbin.Task("x?", ("A", "B"), 0)], [*layout, *arguments]):
+            if self._scores(model, mcbin.Task("x?", ("A", "B"), 0), [*layout, *arguments]):
                 return count
         return SEQUENCES
 
@@ -214,21 +221,23 @@ class _Prober:
         return parse_devices(self._text("--list-devices")) if "--list-devices" in flags else ()
 
 
+@dataclass(frozen=True)
 class _Answer:
-    def __init__(self, reason: str, stdout_rows: bool, final_on: Literal["stdout", "stderr", "nowhere"]) -> None:
-        self.reason, self.stdout_rows, self.final_on = reason, stdout_rows, final_on
+    """How the known questions were answered; an empty ``reason`` means rightly."""
 
-
-def _parse(data: bytes) -> Transcript:
-    parser = TranscriptParser()
-    parser.feed("combined", data)
-    return parser.close()
+    reason: str
+    rows_on: Stream
+    final_on: Stream | Literal["nowhere"]
 
 
 def known_tasks() -> list[mcbin.Task]:
     """Questions whose scores under the known-answer model differ clearly: letters and texts, 2 to 6 options."""
     letters = [
-        mcbin.Task(f"Question {n}?\n{''.join(f'{c}. {c.lower()}{n}' for c in 'ABCDEF'[:k])}\nAnswer:", tuple("ABCDEF"[:k]), g)
+        mcbin.Task(
+            f"Question {n}?\n{''.join(f'{c}. {c.lower()}{n}' for c in 'ABCDEF'[:k])}\nAnswer:",
+            tuple("ABCDEF"[:k]),
+            g,
+        )
         for n, (k, g) in enumerate([(4, 0), (5, 1), (5, 0), (4, 2), (6, 0), (2, 1), (3, 0)])
     ]
     texts = [
@@ -268,7 +277,9 @@ def parse_flags(help_text: str) -> set[str]:
 
 def parse_version(text: str) -> tuple[str, int | None]:
     """Return (version string, build number or None) from ``--version`` output of any flavour."""
-    match = re.search(r"^\s*version:\s*(.+?)\s*$", text, re.M) or re.search(r"^\s*(llamafile\S*\s+v\S+)", text, re.M)
+    match = re.search(r"^\s*version:\s*(.+?)\s*$", text, re.M) or re.search(
+        r"^\s*(llamafile\S*\s+v\S+)", text, re.M
+    )
     if not match:
         return "", None
     version = match.group(1)
@@ -297,4 +308,3 @@ def flash_attention_style(help_text: str) -> Literal["value", "switch", "none"]:
     if not match:
         return "none"
     return "value" if re.search(r"--flash-attn[ ,]*[\[<(]?(FA|on|auto|0)", match.group(0)) else "switch"
-

@@ -91,7 +91,12 @@ def _subset(bench: Bench, count: int, settings: Settings) -> Bench:
         raise UsageError(f"{count} questions cannot be scored", "ask for 1 or more")
     if settings.like_llama is not None:
         suffix, indices = f"llama{count}", like_llama(bench.facts.tasks, count)
-        selection = {"kind": "like-llama", "tasks": count, "of": bench.facts.tasks, "generator": "mt19937(1), float32"}
+        selection = {
+            "kind": "like-llama",
+            "tasks": count,
+            "of": bench.facts.tasks,
+            "generator": "mt19937(1), float32",
+        }
     else:
         suffix = f"sample{count}s{settings.seed}"
         indices = seeded_sample(bench.facts.tasks, count, settings.seed)

@@ -82,7 +82,9 @@ def plan_cell(
         findings.append(finding("preflight-bounds-only", checked.reason))
     if bench.facts.duplicates:
         first_few = ", ".join(map(str, bench.facts.first_duplicates[:10]))
-        findings.append(finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}"))
+        findings.append(
+            finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}")
+        )
     if excluded:
         findings.append(finding("items-excluded", f"{len(excluded)} tasks: {_named(bench, excluded)}"))
     comparability = evidence.comparability(engine, bench, launch, excluded)
@@ -128,7 +130,9 @@ def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]
         )
     excluded = sorted({index for indices in hazards.values() for index in indices})
     if len(excluded) == bench.facts.tasks:
-        raise RefusedError("items-excluded", f"{bench.name}: every task is a hazard; none is left to score", "")
+        raise RefusedError(
+            "items-excluded", f"{bench.name}: every task is a hazard; none is left to score", ""
+        )
     return excluded
 
 
@@ -243,7 +247,9 @@ def _layout_check(cell: Cell, results: list[parts.PartResult], folder: Path) -> 
     sample.unlink(missing_ok=True)
     if result.correct is None:
         why = "; ".join(f.detail for f in result.findings if f.severity == "error")
-        raise RefusedError("layout-noise", f"the layout check itself failed: {why}", "run without --layout-check")
+        raise RefusedError(
+            "layout-noise", f"the layout check itself failed: {why}", "run without --layout-check"
+        )
     flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
     return LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
 

@@ -132,7 +132,9 @@ def host() -> dict[str, Any]:
 def _cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-            return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+            return next(
+                (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), ""
+            )
     except OSError:
         return platform.processor()
 

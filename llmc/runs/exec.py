@@ -19,7 +19,6 @@ from llmc.files import sha256_file
 from llmc.findings import Finding, finding
 from llmc.runs import store
 from llmc.runs.command import EngineCommand, read_command
-from llmc.runs.evidence import host
 from llmc.runs.record import (
     RULE,
     BenchmarkIdentity,
@@ -182,6 +181,8 @@ def _stem(name: str | None) -> str:
 
 
 def _record(seen: _Seen, model_name: str | None) -> RunRecord:
+    from llmc.runs.evidence import host  # brings the planner along; the command should not wait for that
+
     verdict, outcome = seen.audit, seen.outcome
     trusted = verdict.trusted and verdict.correct is not None
     status: Literal["trusted", "untrusted", "interrupted"] = "trusted" if trusted else "untrusted"

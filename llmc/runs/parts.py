@@ -115,6 +115,7 @@ def _result(part: Part, result: Launch) -> PartResult:
         ended_by=outcome.ended_by,
         stdout=_log_name(part, "stdout.log"),
         stderr=_log_name(part, "stderr.log"),
+        attempts=result.attempts,
     )
     return PartResult(
         log=log,
