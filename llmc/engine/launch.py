@@ -21,7 +21,8 @@ from llmc.mcbin import BinFacts
 OnRows = Callable[[int], None]
 EXTRA_ROWS = 1000  # rows kept beyond the expected ones, as evidence of too many
 LOGGER_QUEUE = 512  # entries of llama.cpp's log queue: no more can be lost at exit
-ATTEMPTS = 3
+ATTEMPTS, QUICK_ATTEMPTS = 3, 15
+QUICK_SECONDS = 20.0  # in all: a tiny run on a busy machine loses its lines one time in four
 RETRY_SECONDS = 600.0  # a launch that took longer is not repeated without being asked
 
 
@@ -53,7 +54,8 @@ def launch(
     scored so far; ``after`` runs when the process has ended and returns what else was found (files that
     changed). The logs are those of the last attempt.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+    spent = 0.0
+    for attempt in range(1, QUICK_ATTEMPTS + 1):
         parser = TranscriptParser(max_rows=facts.tasks + EXTRA_ROWS)
         parser.expected = facts.tasks
         outcome = run_process(
@@ -66,7 +68,9 @@ def launch(
             said_everything=lambda parser=parser: parser.said_everything,  # type: ignore[misc]
         )
         transcript = parser.close()
-        if attempt == ATTEMPTS or not lost_its_tail(transcript, outcome, facts.tasks):
+        spent += outcome.seconds
+        enough = attempt == QUICK_ATTEMPTS or (attempt >= ATTEMPTS and spent > QUICK_SECONDS)
+        if enough or not lost_its_tail(transcript, outcome, facts.tasks):
             break
     extra = after() if after is not None else []
     verdict = audit(transcript, facts=facts, outcome=outcome, golds=golds, extra=extra, limits=limits)
