@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmc.errors import UsageError
 
 
 def main() -> None:
@@ -20,12 +24,14 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Parse and run; return the exit code. A traceback appears only with ``LLMC_DEBUG=1``."""
-    import click
+    import typer
 
     from llmc import console
     from llmc.cli.app import app
     from llmc.errors import ExitCode, LlmcError, UsageError, os_error
 
+    # Newer versions of typer carry a copy of click, older ones need the package: this is the class in use.
+    parser_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "UsageError")
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     console.set_json("--json" in own)
     command = next((word for word in own if not word.startswith("-")), "")
@@ -39,12 +45,9 @@ def run(arguments: list[str]) -> int:
         return int(code or 0)
     except LlmcError as failure:
         caught = failure
-    except click.exceptions.Exit as leave:
+    except typer.Exit as leave:
         return leave.exit_code
-    except click.UsageError as usage:
-        where = usage.ctx.command_path if usage.ctx else "llmc"
-        caught = UsageError(usage.format_message(), f"see `{where} --help`")
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         caught = LlmcError("interrupted")
         caught.exit_code, caught.kind = ExitCode.INTERRUPTED, "interrupted"
     except BrokenPipeError:
@@ -56,6 +59,12 @@ def run(arguments: list[str]) -> int:
             failure, "read or write", "check the path, its permissions and the room on the disk"
         )
     except Exception as bug:
+        if isinstance(bug, parser_error):
+            if type(bug).__name__ == "NoArgsIsHelpError" and not console.json_mode():
+                console.show_text(str(bug))
+                return int(ExitCode.USAGE)
+            console.error(_usage_error(bug), command)
+            return int(ExitCode.USAGE)
         if os.environ.get("LLMC_DEBUG") == "1":
             raise
         caught = LlmcError(
@@ -67,6 +76,14 @@ def run(arguments: list[str]) -> int:
         raise caught
     console.error(caught, command)
     return int(caught.exit_code)
+
+
+def _usage_error(failure: Any) -> UsageError:
+    """Turn the parser's own error into ours; it knows which command's help to point at."""
+    from llmc.errors import UsageError
+
+    where = failure.ctx.command_path if failure.ctx else "llmc"
+    return UsageError(failure.format_message(), f"see `{where} --help`")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
+
+from llmc.errors import InterruptedRun
+
+
+class _Tree(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Newer versions of typer would turn it into an exit that says nothing.
+            raise InterruptedRun("interrupted") from None
+
 
 app = typer.Typer(
     name="llmc",
+    cls=_Tree,
     help="Score GGUF models with llama.cpp, and refuse numbers that cannot be trusted.",
     no_args_is_help=True,
     add_completion=False,
