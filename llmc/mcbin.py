@@ -217,9 +217,7 @@ class Reader:
         if count == 0:
             raise source.fail(f"the file announces 0 tasks{looks}", None, 0)
         if 4 * count > source.size - 4:
-            raise source.fail(
-                f"{count} tasks are announced, the file is too short for their offsets{looks}", None, 0
-            )
+            raise source.fail(f"{count} tasks are announced, the file is too short for their offsets{looks}", None, 0)
         if source.size > UINT32_MAX:
             raise source.fail(f"{source.size} bytes; the format ends at 4 GiB{looks}", None, 0)
         # Before hundreds of MB of something else are taken for an offset table:
@@ -348,9 +346,7 @@ class Writer:
 
     def _failed(self, error: OSError) -> InputFileError:
         why = error.strerror or str(error)
-        return InputFileError(
-            f"cannot write {self.path}: {why}", "choose another folder with --out, or make room"
-        )
+        return InputFileError(f"cannot write {self.path}: {why}", "choose another folder with --out, or make room")
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -370,9 +366,7 @@ class Writer:
             raise self._failed(error) from error
         self._lengths.append(len(data))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         assert self._body is not None
         try:
             if kind is None:
@@ -386,9 +380,7 @@ class Writer:
         assert self._body is not None
         count = len(self._lengths)
         if count == 0:
-            raise InputFileError(
-                f"{self.path}: there are no tasks to write", "check the source and its filters"
-            )
+            raise InputFileError(f"{self.path}: there are no tasks to write", "check the source and its filters")
         digest = hashlib.sha256()
         self._body.seek(0)
         with atomic_write(self.path) as out:

@@ -34,9 +34,7 @@ def test_a_file_appears_whole_under_its_name(tmp_path: Path, mode: str, content:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
 @pytest.mark.parametrize("before", [None, b"old"])
-def test_a_failed_write_leaves_what_was_there(
-    tmp_path: Path, error: type[BaseException], before: bytes | None
-) -> None:
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path, error: type[BaseException], before: bytes | None) -> None:
     path = tmp_path / "x"
     if before is not None:
         path.write_bytes(before)
@@ -150,9 +148,7 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, cache: Path, counted: list[
     assert len(counted) == 2
 
 
-def test_a_cache_that_cannot_be_written_fails_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_fails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     monkeypatch.setenv("LLMC_CACHE", str(tmp_path / "file" / "below"))
     assert files.sha256_cached(tmp_path / "file") == hashlib.sha256(b"abc").hexdigest()

@@ -13,6 +13,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -124,9 +125,7 @@ def test_the_widest_task_and_the_longest_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift", range(0, 24))
-def test_every_field_may_straddle_the_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int
-) -> None:
+def test_every_field_may_straddle_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
     monkeypatch.setattr(mcbin, "CHUNK", 16 + shift)
     mcbin.write(tmp_path / "x.bin", SMALL * 5)
     assert mcbin.read(tmp_path / "x.bin") == SMALL * 5
@@ -300,9 +299,7 @@ def test_any_bytes_parse_or_raise_a_format_error(tmp_path: Path, data: bytes) ->
     assert facts.size == len(data)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcbin, "CHUNK", 64)
     mcbin.write(tmp_path / "x.bin", SMALL * 50)
     reader = iter(Reader(tmp_path / "x.bin"))
@@ -432,9 +429,7 @@ def test_no_tasks_are_no_file(existing: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 40])
-def test_a_full_disk_while_tasks_are_added(
-    existing: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
+def test_a_full_disk_while_tasks_are_added(existing: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     real = mcbin.tempfile.TemporaryFile
     monkeypatch.setattr(mcbin.tempfile, "TemporaryFile", lambda **k: _NoSpace(real(**k), room))
     with pytest.raises(InputFileError, match=r"x\.bin: No space left") as caught:
@@ -455,11 +450,10 @@ def test_a_full_disk_while_the_file_is_put_together(existing: Path, monkeypatch:
         mcbin.write(existing, SMALL)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission(existing: Path) -> None:
+def test_a_folder_without_permission(existing: Path, as_nobody: Any) -> None:
     existing.parent.chmod(0o500)
     try:
-        with pytest.raises(InputFileError, match="Permission denied"):
+        with as_nobody(), pytest.raises(InputFileError, match="Permission denied"):
             mcbin.write(existing, SMALL)
     finally:
         existing.parent.chmod(0o700)

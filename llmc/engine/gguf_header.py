@@ -249,9 +249,7 @@ class _Parser:
         """Walk over an array of strings: the inner loop is what a large vocabulary costs."""
         if 8 * count > self.header.size - self.at:
             left = self.header.size - self.at
-            raise self.fail(
-                f"truncated model: {key} claims {count} strings, {left} bytes are left in the file"
-            )
+            raise self.fail(f"truncated model: {key} claims {count} strings, {left} bytes are left in the file")
         unpack = _U64.unpack_from
         while count:
             position = self.need(8, key)
@@ -261,9 +259,7 @@ class _Parser:
                 count -= 1
             self.at = self.base + position
             if self.at > self.header.size:
-                raise self.fail(
-                    f"truncated model: a string of {key} ends at {self.at}, the file at {self.header.size}"
-                )
+                raise self.fail(f"truncated model: a string of {key} ends at {self.at}, the file at {self.header.size}")
 
     def _tensors(self, count: int) -> None:
         header = self.header
@@ -289,9 +285,7 @@ class _Parser:
         name = self.text(f"the name of tensor {index}", MAX_KEY)
         dims = self.u32(f"the number of dimensions of {name}")
         if dims > MAX_DIMS:
-            raise self.fail(
-                f"tensor {name} has {dims} dimensions; at most {MAX_DIMS} are allowed", self.at - 4
-            )
+            raise self.fail(f"tensor {name} has {dims} dimensions; at most {MAX_DIMS} are allowed", self.at - 4)
         shape = tuple(self.u64(f"the shape of {name}") for _ in range(dims))
         elements = 1
         for length in shape:

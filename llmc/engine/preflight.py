@@ -83,9 +83,7 @@ class Preflight:
     def findings(self) -> list[Finding]:
         """Return a finding for every hazard and, on the basis "bounds", one that says so."""
         found = [
-            finding(
-                slug, f"{_tasks(tasks)}{'' if self.basis == 'tokens' else ' (judged by text, not by tokens)'}"
-            )
+            finding(slug, f"{_tasks(tasks)}{'' if self.basis == 'tokens' else ' (judged by text, not by tokens)'}")
             for slug, tasks in self.hazards.items()
         ]
         if self.basis == "bounds":
@@ -134,9 +132,7 @@ def _tokenize(
     limit = LOAD_SECONDS + facts.text_bytes / BYTES_PER_SECOND
     with tempfile.TemporaryDirectory(prefix="llmc-preflight-") as folder:
         result = Path(folder, "counts")
-        said = _run_worker(
-            [str(model.path.resolve()), str(bin_path.resolve()), str(result)], binding, limit, advance
-        )
+        said = _run_worker([str(model.path.resolve()), str(bin_path.resolve()), str(result)], binding, limit, advance)
         try:
             raw = result.read_bytes()
         except OSError as error:
@@ -147,9 +143,7 @@ def _tokenize(
     return counted, said, raw
 
 
-def _run_worker(
-    arguments: list[str], binding: Binding, limit: float, advance: Advance | None
-) -> dict[str, Any]:
+def _run_worker(arguments: list[str], binding: Binding, limit: float, advance: Advance | None) -> dict[str, Any]:
     """Run the worker; return its summary line. Raises _WorkerFailed for every other ending."""
     root = Path(llmc.__file__).resolve().parents[1]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")}

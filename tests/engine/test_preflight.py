@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_binding import FAKE_BINDING, make_binding
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,35 +24,9 @@ from llmc.mcbin import Task
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LLMC_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def cache(own_cache: Path) -> Path:
+    return own_cache
 
-
-# One token a word with its leading space, one a lone byte; BOS first unless the model's name has "nobos".
-FAKE_BINDING = """
-    import re, types
-
-    def llama_log_callback(function): return function
-    def llama_log_set(callback, data): pass
-    def llama_backend_init(): pass
-    def llama_model_default_params(): return types.SimpleNamespace(vocab_only=False, n_gpu_layers=-1)
-    def llama_model_load_from_file(path, params):
-        assert params.vocab_only and params.n_gpu_layers == 0
-        return path
-    def llama_model_get_vocab(model): return model
-    def llama_vocab_n_tokens(vocab): return 1000
-    def llama_vocab_get_add_bos(vocab): return b"nobos" not in vocab
-    def llama_vocab_get_add_eos(vocab): return False
-
-    def llama_tokenize(vocab, text, length, out, room, add_special, parse_special):
-        assert len(text) == length and add_special is True and parse_special is False
-        ids = [1] if llama_vocab_get_add_bos(vocab) else []
-        ids += [2 + hash(piece) % 2**30 for piece in re.findall(rb" ?[A-Za-z]+|.", text, re.S)]
-        if len(ids) > room: return -len(ids)
-        out[:len(ids)] = ids
-        return len(ids)
-"""
 
 FACTS = ModelFacts(
     parts=(Path("m.gguf"),),
@@ -82,18 +57,6 @@ TASKS = [
     Task("Yes or no?", ("Yes", "Yes and no"), 1),
     Task("Which?", ("x", "y"), 0),
 ]
-
-
-def make_binding(folder: Path, more: str = "") -> Binding:
-    binding = Binding(folder / "site", folder / "lib")
-    package = binding.site / "llama_cpp"
-    package.mkdir(parents=True)
-    binding.lib.mkdir()
-    (binding.lib / "libllama.so").write_bytes(b"library")
-    (binding.site / "llama_cpp_python-0.3.36.dist-info").mkdir()
-    (package / "__init__.py").touch()
-    (package / "llama_cpp.py").write_text(textwrap.dedent(FAKE_BINDING) + textwrap.dedent(more))
-    return binding
 
 
 @pytest.fixture
@@ -236,9 +199,7 @@ def test_bounds_are_above_every_tokenizer(bench: Path, binding: Binding) -> None
     assert "by text" in bounded.findings()[0].detail
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "strict"), [("gpt2", True), ("llama", True), ("t5", False), ("bert", False)]
-)
+@pytest.mark.parametrize(("tokenizer", "strict"), [("gpt2", True), ("llama", True), ("t5", False), ("bert", False)])
 def test_tokenizers_that_rewrite_text_are_named(bench: Path, tokenizer: str, strict: bool) -> None:
     result = run(bench, None, replace(FACTS, tokenizer_model=tokenizer))
     assert ("no strict bound" in result.reason) is not strict
@@ -372,9 +333,7 @@ def test_the_worker_sees_no_llama_variables_and_no_strange_modules(
     assert run(bench, make_binding(tmp_path, more)).reason == ""
 
 
-def test_relative_paths_are_understood(
-    tmp_path: Path, binding: Binding, bench: Path, monkeypatch: Any
-) -> None:
+def test_relative_paths_are_understood(tmp_path: Path, binding: Binding, bench: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(Path("x.bin"), Binding(Path("site"), Path("lib"))).basis == "tokens"
 
@@ -409,9 +368,7 @@ def change_library(bench: Path, binding: Binding, model: ModelFacts) -> ModelFac
 
 
 def change_binding(bench: Path, binding: Binding, model: ModelFacts) -> ModelFacts:
-    (binding.site / "llama_cpp_python-0.3.36.dist-info").rename(
-        binding.site / "llama_cpp_python-0.3.37.dist-info"
-    )
+    (binding.site / "llama_cpp_python-0.3.36.dist-info").rename(binding.site / "llama_cpp_python-0.3.37.dist-info")
     return model
 
 
@@ -425,9 +382,7 @@ def test_what_decides_the_counts_decides_the_cache(bench: Path, binding: Binding
 
 @pytest.mark.parametrize("suffix", [".json", ".counts"])
 @pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:-1]), lambda p: p.unlink()])
-def test_a_damaged_cache_is_counted_again(
-    bench: Path, binding: Binding, cache: Path, suffix: str, damage: Any
-) -> None:
+def test_a_damaged_cache_is_counted_again(bench: Path, binding: Binding, cache: Path, suffix: str, damage: Any) -> None:
     first = run(bench, binding)
     (entry,) = (cache / "preflight").glob(f"*{suffix}")
     if suffix == ".json" and entry.exists():
