@@ -136,9 +136,7 @@ class Printer:
         self.printf = "printf" in modes
         self.jsonl = "jsonl" in modes or "--log-jsonl" in given
         self.colours = "colours" in modes or given.get("--log-colors") == "on"
-        self.prefix = not (
-            self.printf or {"no-prefix", "old"} & set(modes.values) or "--no-log-prefix" in given
-        )
+        self.prefix = not (self.printf or {"no-prefix", "old"} & set(modes.values) or "--no-log-prefix" in given)
         self.mute = "mute" in modes or "--log-disable" in given
         self.quiet = "quiet" in modes or given.get("-lv", "3") in ("0", "1", "2")
         self.crlf = "crlf" in modes
@@ -290,8 +288,7 @@ class Engine:
             os.write(2, b"version: 0.5.0-dev (build 11434, commit fa4e000)\nbuilt with a fake for tests\n")
             return 0
         for name, number in (("ignore-int", signal.SIGINT), ("ignore-term", signal.SIGTERM)):
-            if name in self.modes:
-                signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, signal.SIG_IGN if name in self.modes else signal.SIG_DFL)
         self._leave_children()
         self._log_call()
         if "silent" in self.modes:
@@ -305,9 +302,7 @@ class Engine:
         try:
             data = Path(path).read_bytes()
         except OSError:
-            os.write(
-                2, f"error while handling argument \"-bf\": error: failed to open file '{path}'\n".encode()
-            )
+            os.write(2, f"error while handling argument \"-bf\": error: failed to open file '{path}'\n".encode())
             return 1
         read = self.modes.text("read")
         if read != "missing":
@@ -371,9 +366,7 @@ class Engine:
     def _rows(self, tasks: list[tuple[str, list[str], int]], scorer: Scorer) -> int | None:
         """Print a row per task; return how many were right, or None when the work ended in silence."""
         sequences = max(4, int(self.given.get("-np", "1")))
-        context = int(self.given.get("-c", "512")) * (
-            1 if self.printer.printf or "old" in self.modes else sequences
-        )
+        context = int(self.given.get("-c", "512")) * (1 if self.printer.printf or "old" in self.modes else sequences)
         held = ""
         correct = 0
         for number, (question, options, gold) in enumerate(tasks, start=1):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,29 +31,21 @@ def _json(on: bool) -> bool:
 def exec_(
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- COMMAND [ARG]...", help="Your llama-perplexity command, wrappers and all."
-        ),
+        typer.Argument(metavar="-- COMMAND [ARG]...", help="Your llama-perplexity command, wrappers and all."),
     ] = None,
     out: Out = Path("out"),
-    record: Annotated[
-        Path | None, typer.Option("--record", help="Write the run record to this file too.")
-    ] = None,
+    record: Annotated[Path | None, typer.Option("--record", help="Write the run record to this file too.")] = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=0.1, help="Seconds the command may take; no limit if absent."),
     ] = None,
     stall_timeout: Annotated[
         float,
-        typer.Option(
-            "--stall-timeout", min=0, help="Seconds without any sign of life before it is ended; 0: never."
-        ),
+        typer.Option("--stall-timeout", min=0, help="Seconds without any sign of life before it is ended; 0: never."),
     ] = 600.0,
     exit_timeout: Annotated[
         float,
-        typer.Option(
-            "--exit-timeout", min=0, help="Seconds to exit after the last line was printed; 0: no limit."
-        ),
+        typer.Option("--exit-timeout", min=0, help="Seconds to exit after the last line was printed; 0: no limit."),
     ] = 60.0,
     json: Annotated[
         bool,
@@ -79,10 +75,21 @@ def exec_(
     executed = execute(command, out, limits)
     if record is not None:
         _write_record(record, executed)
-    _show(executed)
-    data = {"folder": str(executed.folder), "record": executed.record.dump()}
-    console.emit("exec", data, executed.record.exit_code, executed.exit_code)
+    with _reader_may_leave():
+        _show(executed)
+        data = {"folder": str(executed.folder), "record": executed.record.dump()}
+        console.emit("exec", data, executed.record.exit_code, executed.exit_code)
     return executed.exit_code
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Let the exit code stand when nobody reads the verdict any more (``2>&1 | head``)."""
+    try:
+        yield
+    except (BrokenPipeError, SystemExit):  # the second is how rich reports the first
+        if sys.stderr is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _check_writable(path: Path | None) -> None:

@@ -159,20 +159,14 @@ def why_not_started(
     """Say in words why the operating system refused ``argv``, and what mends it."""
     name, reason = argv[0], os.strerror(failure.number)
     if failure.stage == "enter":
-        return EngineError(
-            f"cannot run {name} in {cwd}: {reason}", "name a folder that exists and can be entered"
-        )
+        return EngineError(f"cannot run {name} in {cwd}: {reason}", "name a folder that exists and can be entered")
     if failure.stage == "start":
-        return EngineError(
-            f"cannot start {name}: {reason}", "check the limits on processes and memory (`ulimit -a`)"
-        )
+        return EngineError(f"cannot start {name}: {reason}", "check the limits on processes and memory (`ulimit -a`)")
     path = _resolve(name, (os.environ if env is None else env).get("PATH", os.defpath), cwd)
     if path is None:
         if "/" in name:
             return EngineError(f"{name} does not exist", "check the path")
-        return EngineError(
-            f"there is no command {name} on PATH", "name it by its path, or put its folder on PATH"
-        )
+        return EngineError(f"there is no command {name} on PATH", "name it by its path, or put its folder on PATH")
     if path.is_dir():
         return EngineError(
             f"{path} is a folder, not a program", f"name the program in it, e.g. {path}/llama-perplexity"
@@ -183,9 +177,7 @@ def why_not_started(
             f"look at `head -1 {path}` (a script) or `file {path}` (built for another system?)",
         )
     if failure.number == errno.EACCES:
-        return EngineError(
-            f"{path} may not be executed", f"`chmod +x {path}`, or move it off a noexec file system"
-        )
+        return EngineError(f"{path} may not be executed", f"`chmod +x {path}`, or move it off a noexec file system")
     if failure.number in (errno.ENOEXEC, getattr(errno, "EBADARCH", errno.ENOEXEC)):
         return EngineError(
             f"{path} is not a program for this machine ({reason})",

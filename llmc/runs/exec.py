@@ -77,9 +77,7 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
     parser = TranscriptParser()
     parser.expected = _expected(benchmark, command.subset)
     key = content_key(list(argv))
-    folder = store.Store(out).new_folder(
-        started, f"exec-{_stem(model_name)}", _stem(command.binary_file), key
-    )
+    folder = store.Store(out).new_folder(started, f"exec-{_stem(model_name)}", _stem(command.binary_file), key)
     try:
         outcome = run_process(
             argv,
@@ -104,9 +102,7 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
             extra=[*extra, *_in_force(command, variables)],
             limits=limits,
         )
-        seen = _Seen(
-            tuple(argv), command, outcome, transcript, contents, verdict, started, monotonic() - begin
-        )
+        seen = _Seen(tuple(argv), command, outcome, transcript, contents, verdict, started, monotonic() - begin)
         record = _record(seen, model_name)
         store.finish(folder, record)
     except BaseException:

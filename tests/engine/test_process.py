@@ -26,9 +26,7 @@ from llmc.engine.process import Limits, Outcome, run_process
 from llmc.errors import EngineError, InputFileError
 
 LINUX = sys.platform.startswith("linux")
-linux_only = pytest.mark.skipif(
-    not LINUX, reason="orphans and parent death are tracked by the kernel on Linux only"
-)
+linux_only = pytest.mark.skipif(not LINUX, reason="orphans and parent death are tracked by the kernel on Linux only")
 QUICK = Limits(stall=None, interrupt_grace=0.2, terminate_grace=0.2)
 IGNORE = "import signal; [signal.signal(number, signal.SIG_IGN) for number in (1, 2, 15)]"
 FOREVER = "import time\nwhile True: time.sleep(100)"
@@ -195,9 +193,7 @@ def test_the_child_gets_default_signals_a_session_and_no_descriptors_of_ours(run
         run.command(["grep", "SigIgn", "/proc/self/status"])
         ignored = int(run.out.read_text().split()[1], 16)
         own = int(
-            next(
-                s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith("SigIgn")
-            ).split()[1],
+            next(s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith("SigIgn")).split()[1],
             16,
         )
         python_ignores = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
@@ -309,9 +305,7 @@ def test_the_ladder_has_three_rungs_in_order(run: Runner) -> None:
 
 
 def test_a_process_that_yields_keeps_its_exit_code_but_not_its_reason(run: Runner) -> None:
-    program = (
-        "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(0)); open('on', 'w'); time.sleep(60)"
-    )
+    program = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(0)); open('on', 'w'); time.sleep(60)"
     outcome = run.python(program, limits=Limits(timeout=0.5, stall=None))
     assert (outcome.exit_code, outcome.ended_by) == (0, "timeout")
 
@@ -427,9 +421,7 @@ def test_a_daemon_in_its_own_session_is_found(run: Runner, close: bool) -> None:
 
 
 def test_every_leftover_is_counted(run: Runner) -> None:
-    outcome = run.python(
-        "import os, time\nfor _ in range(5):\n    if os.fork() == 0: time.sleep(100)\nos._exit(0)"
-    )
+    outcome = run.python("import os, time\nfor _ in range(5):\n    if os.fork() == 0: time.sleep(100)\nos._exit(0)")
     assert outcome.left_children == 5
 
 
@@ -725,9 +717,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     def one(code: int) -> None:
         (tmp_path / str(code)).mkdir()
         codes[code] = (
-            Runner(tmp_path / str(code))
-            .python(f"import time; time.sleep(0.2); raise SystemExit({code})")
-            .exit_code
+            Runner(tmp_path / str(code)).python(f"import time; time.sleep(0.2); raise SystemExit({code})").exit_code
         )
 
     threads = [threading.Thread(target=one, args=(code,)) for code in range(1, 7)]
@@ -743,9 +733,7 @@ def test_two_at_once(tmp_path: Path) -> None:
 
 def test_passthrough_is_exact_and_each_to_its_own(tmp_path: Path) -> None:
     program = "import os; os.write(1, bytes(range(256)) * 5000); os.write(2, b'\\xff\\0err'); os._exit(0)"
-    with start_host(
-        tmp_path, program, passthrough=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as host:
+    with start_host(tmp_path, program, passthrough=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as host:
         out, err = host.communicate(timeout=20)
     assert out == bytes(range(256)) * 5000 == (tmp_path / "stdout.log").read_bytes()
     assert err == b"\xff\0err" == (tmp_path / "stderr.log").read_bytes()
