@@ -147,22 +147,29 @@ def find_binding() -> tuple[Path, Path] | None:
 
 def _named(text: str, found_by: str) -> EngineFiles:
     """Find what the user named; every way to be wrong gets its own sentence."""
+    try:
+        return _files(_program(text, found_by), found_by)
+    except OSError as failure:
+        raise _unreadable(failure, found_by) from None
+
+
+def _program(text: str, found_by: str) -> Path:
     if os.sep not in text:
         if on_path := shutil.which(text):
-            return _files(_checked(Path(on_path), found_by), found_by)
+            return _checked(Path(on_path), found_by)
         for engine in installed():
             if engine.name == text:
-                return _files(engine.binary, found_by)
+                return engine.binary
     path = Path(text).expanduser()
     if path.is_dir():
-        return _files(_checked(_in_folder(path, found_by), found_by), found_by)
+        return _checked(_in_folder(path, found_by), found_by)
     if not path.exists():
         if path.is_symlink():
             target = path.readlink()
             raise EngineError(f"{found_by}: {text} is a link to {target}, which does not exist", HOW_TO_GET)
         where = "no such file" if os.sep in text else "no such file, and no command of that name on PATH"
         raise EngineError(f"{found_by}: {text}: {where}", HOW_TO_GET)
-    return _files(_checked(path, found_by), found_by)
+    return _checked(path, found_by)
 
 
 def _in_folder(folder: Path, found_by: str) -> Path:
@@ -181,11 +188,8 @@ def _checked(path: Path, found_by: str) -> Path:
     """Return ``path`` when it looks like a program that can be started; EngineError otherwise."""
     if not path.is_file():
         raise EngineError(f"{found_by}: {path} is not a regular file", f"name the {PROGRAM} program")
-    try:
-        with path.open("rb") as stream:
-            magic = stream.read(64)
-    except OSError as failure:
-        raise _unreadable(failure, found_by) from None
+    with path.open("rb") as stream:
+        magic = stream.read(64)
     if magic.startswith(b"GGUF"):
         raise EngineError(
             f"{found_by}: {path} is a GGUF model, not a program",

@@ -251,7 +251,7 @@ def test_no_room(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_disk_that_refuses_is_an_engine_error(
     tools: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(*arguments: object) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
         raise OSError(number, os.strerror(number), "somewhere")
 
     monkeypatch.setattr(install.shutil, "copyfile", refuse)
