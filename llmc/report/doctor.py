@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmc import __version__
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, os_error
 from llmc.files import cache_dir
 
 Level = Literal["ok", "note", "missing"]
@@ -65,7 +65,11 @@ def checks() -> Iterator[Check]:
         _variables,
     )
     for part in parts:
-        yield from part()
+        try:
+            yield from part()
+        except OSError as failure:
+            told = os_error(failure, "read or write")
+            yield Check(part.__name__.strip("_").replace("_", " "), "missing", told.what, told.remedy)
 
 
 def _python() -> Iterator[Check]:
