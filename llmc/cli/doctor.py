@@ -15,7 +15,7 @@ MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[bold red]
 @app.command()
 def doctor(json: Json = False) -> int:
     """Check engine, binding, compiler, memory, caches and settings; exit 2 when `llmc run` could not work."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from llmc.report.doctor import checks
@@ -25,7 +25,7 @@ def doctor(json: Json = False) -> int:
         for done, check in enumerate(checks(), start=1):
             found.append(check)
             advance(done, check.name)
-    table = Table("what", "state", "found")
+    table = Table("what", "state", Column("found", overflow="fold"))
     for check in found:
         detail = Text(check.detail)
         if check.remedy:

@@ -64,7 +64,7 @@ def install(
 @engine_app.command("list")
 def list_engines(json: Json = False) -> int:
     """List the engines in the cache, and the one a run would use."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from llmc.engine.install import flaw
     from llmc.engine.locate import engines_dir, installed, locate
@@ -77,7 +77,7 @@ def list_engines(json: Json = False) -> int:
     except EngineError as failure:
         used, why = None, f"{failure.what}: {failure.remedy}"
     if engines:
-        table = Table("engine", "llama.cpp", "backend", "installed", "state")
+        table = Table("engine", "llama.cpp", "backend", "installed", Column("state", overflow="fold"))
         for e in engines:
             build = f"build {e.meta.get('build', '?')}"
             table.add_row(
@@ -108,7 +108,7 @@ def probe_engine(
     json: Json = False,
 ) -> int:
     """Learn what an engine does from questions with known answers; exit 2 when it cannot be used."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from llmc.engine.locate import locate
@@ -117,7 +117,7 @@ def probe_engine(
     with console.progress("Probing the engine"):
         result = probe(locate(path), force=force)
     data = result.model_dump(mode="json")
-    table = Table("what", "learned")
+    table = Table("what", Column("learned", overflow="fold"))
     for name, value in data.items():
         table.add_row(name.rstrip("_").replace("_", " "), Text(_cell(value)))
     console.show(table)
