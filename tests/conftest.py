@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from fake_engine import install
+from helpers import Cli
+from llmc.engine.known_answer import KnownAnswerModel
 from llmc.files import cache_dir
 
 if TYPE_CHECKING:
@@ -41,6 +44,26 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("LLMC_CACHE", str(folder))
         patch.setenv("LLMC_PROGRESS", "off")
         yield folder
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Call llmc as the shell would, in this process."""
+    return Cli(capsys)
+
+
+@pytest.fixture(scope="session")
+def known_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The known-answer model with its default logits."""
+    return KnownAnswerModel().write(tmp_path_factory.mktemp("model") / "known-answer.gguf")
+
+
+@pytest.fixture
+def fake_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in engine, made the engine in use; set FAKE_ENGINE to make it fail (tests/fake_engine.py)."""
+    binary = install(tmp_path / "engine")
+    monkeypatch.setenv("LLMC_ENGINE", str(binary))
+    return binary
 
 
 @pytest.fixture(scope="session")
