@@ -171,8 +171,8 @@ def _show(result: Audit, transcript: Transcript, facts: BinFacts | None) -> None
     rows = [("tasks", f"{result.tasks_scored:,} scored of {expected}")]
     rows += _score_rows(result, transcript, facts)
     for label, value in rows:
-        console.show(Text(f"{label:<12}  {value}"))
-    console.show(Text(f"{'verdict':<12}  ").append_text(verdict_text(result.trusted, result.findings)))
+        console.show(Text(f"{label:<13} {value}"))
+    console.show(Text(f"{'verdict':<13} ").append_text(verdict_text(result.trusted, result.findings)))
     if result.findings:
         console.show()
         console.show(findings_renderable(result.findings))

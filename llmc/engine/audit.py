@@ -90,7 +90,7 @@ def audit(
         subset = None
     findings = list(extra)
     broken = any(f.slug == "bad-binary" for f in findings)
-    case = Case(transcript, facts, outcome, subset, golds, limits, read_rows(transcript), broken)
+    case = Case(transcript, facts, outcome, subset, limits, read_rows(transcript), broken)
     for check in CHECKS:
         findings += check(case)
     if facts is None and not broken:

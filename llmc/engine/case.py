@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ class Case:
     facts: BinFacts | None
     outcome: Outcome | None
     subset: int | None
-    golds: Sequence[int] | None
     limits: Limits | None
     rows: RowEvidence
     known_broken: bool = False

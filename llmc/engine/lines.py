@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 MAX_LINE = 1 << 16  # bytes of one line that are looked at; the longest real one is about 2,000
+UNITS = 10**10  # printed units (1e-8 percent) in a share of 1
 MAX_TEXT = 400  # characters of an error line that are kept
 
 ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
@@ -28,9 +29,7 @@ GLUE = re.compile(rb"(?:" + PREFIX + rb"|\.+|" + UNFINISHED + rb")*")
 ROW_GLUE = rb"(?:\.|(?:" + PREFIX + rb")?" + UNFINISHED + rb")*"
 ROW = rb"([0-9]{1,10})\t([0-9]{1,3})\.([0-9]{8})"
 ROW_LINE = re.compile(ROW_GLUE + ROW)
-JSON_ROW = (
-    rb'\{"type":"log","time":[0-9]+,"level":"none","msg":"([0-9]{1,10})\\t([0-9]{1,3})\.([0-9]{8})\\n"\}'
-)
+JSON_ROW = rb'\{"type":"log","time":[0-9]+,"level":"none","msg":"([0-9]{1,10})\\t([0-9]{1,3})\.([0-9]{8})\\n"\}'
 _JSON_ROW_LINE = re.compile(JSON_ROW)
 
 _NUMBER = rb"-?(?:[0-9]+\.[0-9]{4}|nan(?:\(\w+\))?|inf)"
@@ -40,17 +39,14 @@ _ANNOUNCED = re.compile(_SCORE + rb"there are ([0-9]{1,10}) tasks in prompt")
 _SELECTED = re.compile(_SCORE + rb"selecting ([0-9]{1,10}) random tasks from ([0-9]{1,10}) tasks available")
 _READ = re.compile(rb"Read ([0-9]{1,19}) bytes from binary file .+")
 _CHATTER = re.compile(
-    rb"|\.*(?:done)?|task\tacc_norm|"
-    + _SCORE
-    + rb"calculating TruthfulQA score over [0-9]+ tasks\.|"
-    + UNFINISHED
+    rb"|\.*(?:done)?|task\tacc_norm|" + _SCORE + rb"calculating TruthfulQA score over [0-9]+ tasks\.|" + UNFINISHED
 )
 _SETTING = re.compile(
     rb"(?:llama_context|llama_init_from_model|llama_new_context_with_model): +"
     rb"(n_ctx|n_seq_max|n_batch|n_ubatch|flash_attn|kv_unified) += +(\w+)"
 )
 _SEED = re.compile(rb"(?:main|llama_perplexity): seed += +([0-9]{1,20})")
-_BUILD = re.compile(rb"(?:main: build = |build: )(.{1,200})")
+_BUILD = re.compile(rb"(?:main: build = |build: )([0-9]+ \((?:[0-9a-f]+|unknown)\)(?: with .{1,200})?)")
 _TIMING = re.compile(
     rb"llama_(?:perf_context_print|print_timings): +(load|prompt eval|total) time = +([0-9]+\.[0-9]+) ms"
     rb"(?: / +([0-9]{1,18}) tokens.*)?"
@@ -58,9 +54,7 @@ _TIMING = re.compile(
 _SETTING_BEGINNINGS = (b"llama_", b"main: ", b"build: ")
 # The one piece of metadata that is printed raw: a model's name may hold newlines, and so whole false lines.
 RAW_NAME = re.compile(rb"(?:print_info|llm_load_print_meta): general\.name +=")
-METADATA = re.compile(
-    rb"(?:llama_model_loader|llama_load_model_from_file|print_info|llm_load_print_meta|load):"
-)
+METADATA = re.compile(rb"(?:llama_model_loader|llama_load_model_from_file|print_info|llm_load_print_meta|load):")
 
 
 class Row(NamedTuple):
@@ -98,7 +92,8 @@ class Setting(NamedTuple):
     text: str
 
 
-class Chatter(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Chatter:
     """A known line that says nothing: progress, the table's header, an empty line."""
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from llmc.engine.lines import UNITS
+
 if TYPE_CHECKING:
     from llmc.engine.transcript import Transcript
 
-UNITS = 10**10  # printed units of 1e-8 percent in a share of 1
 # Half a printed unit, and a little for 100.*k/n itself: two roundings of a double, 1e-6 of a unit.
 SLACK = 0.5 + 1e-5
 FLOAT32_ROUNDING = 2.0**-24

@@ -41,7 +41,7 @@ T = TypeVar("T")
 MAX_FACTS = 1000  # of one kind; more announcements, finals or errors than this say nothing new
 ACCURACY_UNIT = 1e-8  # percent; accuracies are whole numbers of it, exactly as printed
 _BLOCK = 1 << 16
-_NAME_LINES = 64  # lines of a model's name that are passed over at most
+_NAME_LINES = 64  # lines that a model's name may take
 _ROWS = re.compile(rb"(?:" + ROW + rb"\r?\n)+")
 _JSON_ROWS = re.compile(rb"(?:" + JSON_ROW + rb"\r?\n)+")
 _JSON_WORD = re.compile(rb'([0-9]+)\\t([0-9]+\.[0-9]+)\\n"')
@@ -212,7 +212,7 @@ class _Stream:
         self.layout: set[str] = set()
         self._pending = bytearray()
         self._stitcher = Stitcher() if stitch else None
-        self._name_lines = 0
+        self._held: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
         self.bytes += len(data)
@@ -231,6 +231,7 @@ class _Stream:
         if self._pending:
             self._lines(bytes(self._pending) + b"\n")
             self._pending.clear()
+        self._let_go()
         if self._stitcher and self._stitcher.cuts:
             self.layout.add("cut-lines")
 
@@ -243,7 +244,7 @@ class _Stream:
     def _lines(self, block: bytes) -> None:
         at = 0
         while at < len(block):
-            if not (self._name_lines or (self._stitcher and self._stitcher.row_head)):
+            if not (self._held or (self._stitcher and self._stitcher.row_head)):
                 if rows := _ROWS.match(block, at, at + _BLOCK):
                     self._add_rows(rows.group(), rows.group().replace(b".", b"").split())
                     at = rows.end()
@@ -269,28 +270,37 @@ class _Stream:
         if b"\r" in text:
             self.layout.add("crlf")
         if self._stitcher:
-            self._stitcher.expected = int(words[-2]) + 1
+            self._stitcher.saw(Row(int(words[-2]), self.last_accuracy))
 
     def _line(self, raw: bytes) -> None:
+        """Take one line. What follows a model's name is held back until it is known whether the name, which
+        is printed raw, newlines and all, goes on in it: then a line of metadata comes next.
+        """
         line = clean(raw)
-        if self._passed_over(line):
+        if self._held:
+            if METADATA.match(line, _glue(line)):
+                del self._held[1:]
+                self._let_go()
+            elif len(self._held) <= _NAME_LINES:
+                self._held.append(raw)
+                return
+            else:
+                self._let_go()
+        if b"general.name" in line and RAW_NAME.match(line, _glue(line)):
+            self._held.append(raw)
             return
+        self._read(raw, line)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for raw in held:
+            self._read(raw, clean(raw))
+
+    def _read(self, raw: bytes, line: bytes) -> None:
         fact = self._stitcher.read(line) if self._stitcher else read_line(line)
         if fact is not None:
             self._record(fact)
             self._note_layout(raw, line)
-
-    def _passed_over(self, line: bytes) -> bool:
-        """Whether ``line`` belongs to a model's name, which is printed raw, newlines and all."""
-        if not self._name_lines and b"general.name" not in line:
-            return False
-        glue = GLUE.match(line)
-        start = glue.end() if glue else 0
-        if self._name_lines and not METADATA.match(line, start):
-            self._name_lines -= 1
-            return True
-        self._name_lines = _NAME_LINES if RAW_NAME.match(line, start) else 0
-        return self._name_lines > 0
 
     def _record(self, fact: Fact) -> None:
         if isinstance(fact, Row):
@@ -300,7 +310,7 @@ class _Stream:
                 self.row_numbers.append(fact.number)
                 self.accuracies.append(fact.accuracy)
             if self._stitcher:
-                self._stitcher.expected = fact.number + 1
+                self._stitcher.saw(fact)
         elif isinstance(fact, Setting):
             self.settings[fact.name] = fact.text
         elif isinstance(fact, Summary):
@@ -325,6 +335,12 @@ class _Stream:
             self.layout.add("printf")
         elif re.match(rb"[0-9]+\.[0-9]{2}\.[0-9]{3}\.[0-9]{3} [DIWE] ", line):
             self.layout.add("prefix")
+
+
+def _glue(line: bytes) -> int:
+    """Return where the message of a line begins."""
+    glue = GLUE.match(line)
+    return glue.end() if glue else 0
 
 
 def _keep(facts: list[T], fact: T) -> None:
