@@ -93,19 +93,21 @@ def plan(
         raise UsageError("--layout-check chooses -np and -c itself", "leave -np, -c, -b and -ub out")
     findings: list[Finding] = []
     sequences = _sequences(probe, facts, flags, alternative)
-    longest = preflight.longest_tokens
-    if model.context_length and longest > model.context_length:
+    if model.context_length and preflight.longest_sequence > model.context_length:
         findings.append(
             finding(
                 "beyond-training-context",
-                f"task {preflight.longest_task} takes {longest} tokens, the model was trained on {model.context_length}",
+                f"the longest question with one option takes {preflight.longest_sequence} tokens, the model was "
+                f"trained on {model.context_length}",
             )
         )
     total = _total_context(probe, preflight, flags, sequences, alternative)
     if budget is not None and _memory(model, total, flags).total > budget and not flags.has("-c"):
         total = _cut(model, preflight, flags, sequences, total, budget, probe)
         findings.append(
-            finding("layout-cut-to-memory", f"total context cut to {total} tokens to stay within {_mib(budget)}")
+            finding(
+                "layout-cut-to-memory", f"total context cut to {total} tokens to stay within {_mib(budget)}"
+            )
         )
     memory = _memory(model, total, flags)
     if budget is not None and memory.total > budget:
@@ -134,7 +136,9 @@ def plan(
 def _sequences(probe: ProbeResult, facts: BinFacts, flags: UserFlags, alternative: bool) -> int:
     widest = facts.widest
     if widest > MAX_OPTIONS:
-        raise RefusedError("too-many-options", f"a task has {widest} options, llama.cpp scores at most {MAX_OPTIONS}")
+        raise RefusedError(
+            "too-many-options", f"a task has {widest} options, llama.cpp scores at most {MAX_OPTIONS}"
+        )
     asked = flags.number("-np")
     if asked is not None:
         if max(4, asked) < widest:
