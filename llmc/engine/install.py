@@ -29,6 +29,9 @@ from llmc.files import locked, sha256_file, write_json
 
 FREE_BYTES = 1_000_000_000  # a CPU build takes 0.6 GB at its peak
 
+# With this option the build runs on any CPU of the kind, without it on CPUs like the one it was made on.
+PORTABLE = re.compile(r"-DGGML_NATIVE(:\w+)?=(OFF|NO|FALSE|N|0)", re.IGNORECASE)
+
 
 def default_backend() -> str:
     """Return "metal" on Apple silicon, else "cpu"."""
@@ -48,9 +51,7 @@ def install(
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs {jobs}: at least one job is needed", "leave --jobs out to use every core")
     try:
-        with locked(
-            engines_dir() / ".lock", lambda: console.note("waiting for another `llmc engine install` ...")
-        ):
+        with locked(engines_dir() / ".lock", lambda: console.note("waiting for another `llmc engine install` ...")):
             _sweep()
             known = read_installed(root)
             if known is not None and not force:
@@ -145,7 +146,7 @@ def _install(root: Path, backend: str, cmake_args: tuple[str, ...], jobs: int) -
             "backend": backend,
             "cmake_args": list(cmake_args),
             "source_sha256": PINNED.sha256,
-            "cpu": " ".join(sorted(cpu_features())) if "-DGGML_NATIVE=OFF" not in cmake_args else "",
+            "cpu": "" if any(map(PORTABLE.fullmatch, cmake_args)) else " ".join(sorted(cpu_features())),
             "installed": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - started),
             "llmc": __version__,

@@ -107,8 +107,9 @@ def test_a_damaged_engine_is_built_again(tools: Path, damage: object) -> None:
     assert flaw(again) == ""
 
 
-def test_an_engine_for_any_cpu_needs_no_feature(tools: Path) -> None:
-    assert install.install("cpu", ["-DGGML_NATIVE=OFF"]).meta["cpu"] == ""
+@pytest.mark.parametrize("option", ["-DGGML_NATIVE=OFF", "-DGGML_NATIVE:BOOL=off", "-DGGML_NATIVE=0"])
+def test_an_engine_for_any_cpu_needs_no_feature(tools: Path, option: str) -> None:
+    assert install.install("cpu", [option]).meta["cpu"] == ""
     assert set(install.install("cpu").meta["cpu"].split()) == install.cpu_features()
 
 
@@ -205,9 +206,7 @@ def test_ctrl_c_ends_the_compilers_and_leaves_nothing(tools: Path, own_cache: Pa
     assert leftovers(own_cache) == []
 
 
-def test_what_a_killed_install_left_is_removed_by_the_next(
-    tools: Path, own_cache: Path, tmp_path: Path
-) -> None:
+def test_what_a_killed_install_left_is_removed_by_the_next(tools: Path, own_cache: Path, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     process = run_install(tools, FAKE_BUILD="hang", FAKE_MARK=str(mark))
     wait_for(mark)
