@@ -23,7 +23,7 @@ die() {
 
 # Print the first Python on PATH that is new enough.
 find_python() {
-    local name names=(python3 python3.13 python3.12 python3.11 python3.10 python)
+    local name found names=(python3 python3.13 python3.12 python3.11 python3.10 python)
     [ -z "${PYTHON:-}" ] || names=("$PYTHON")
     for name in "${names[@]}"; do
         if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
@@ -31,7 +31,8 @@ find_python() {
             return
         fi
     done
-    die "no Python 3.10 or newer: ${names[0]} is $("${names[0]}" --version 2>&1 || echo missing)" \
+    found=$("${names[0]}" --version 2>/dev/null | head -n 1) || found=missing
+    die "no Python 3.10 or newer (${names[0]} is ${found:-missing})" \
         "install one, or name it: PYTHON=/path/to/python3 $0"
 }
 
