@@ -23,6 +23,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -411,19 +412,33 @@ def encode_task(task: Task) -> bytes:
         raise ValueError(f"gold index {task.gold} is outside the {width} options")
     if not task.question:
         raise ValueError("the question is empty")
-    for i, option in enumerate(task.options):
-        if not option:
-            raise ValueError(f"option {i} is empty")
-    texts = [text.encode("utf-8") for text in (task.question, *task.options)]
-    parts = [_U32.pack(len(texts[0])), texts[0], _U32.pack(width)]
-    for data in texts[1:]:
-        parts += (_U32.pack(len(data)), data)
-    parts.append(struct.pack(f"<{width}i", *(1 if i == task.gold else 0 for i in range(width))))
-    parts.append(_U32.pack(0))
-    data = b"".join(parts)
+    if not all(task.options):
+        raise ValueError(f"option {task.options.index('')} is empty")
+    question = task.question.encode("utf-8")
+    # Letters and yes/no come again in every task; longer options hardly ever do.
+    encode = _encode_same_options if len(task.options[0]) <= 3 else _encode_options
+    data = b"".join((_U32.pack(len(question)), question, encode(task.options, task.gold)))
     if len(data) > MAX_TASK_BYTES:
         raise ValueError(f"the task takes {len(data)} bytes; {MAX_TASK_BYTES} are the limit")
     return data
+
+
+def _encode_options(options: tuple[str, ...], gold: int) -> bytes:
+    parts = [_U32.pack(len(options))]
+    for option in options:
+        text = option.encode("utf-8")
+        parts += (_U32.pack(len(text)), text)
+    parts.append(_encode_labels(len(options), gold))
+    return b"".join(parts)
+
+
+_encode_same_options = lru_cache(maxsize=1024)(_encode_options)
+
+
+@cache
+def _encode_labels(width: int, gold: int) -> bytes:
+    """Return the labels and the empty mc2."""
+    return struct.pack(f"<{width}iI", *(1 if i == gold else 0 for i in range(width)), 0)
 
 
 def write(path: str | os.PathLike[str], tasks: Iterable[Task]) -> BinFacts:

@@ -19,7 +19,7 @@ from typing import Any
 from llmc import __version__, console, mcbin
 from llmc.benchmarks import manifest, names
 from llmc.benchmarks.checks import Counts, Oddities, Refusals
-from llmc.benchmarks.item import SUFFIX, Item, ItemWriter, items_from_bin, items_path, read_items, to_task
+from llmc.benchmarks.item import SUFFIX, Item, ItemWriter, items_from_bin, items_path, read_ids, read_items, to_task
 from llmc.benchmarks.manifest import FileRecord, ManifestEntry, SourceFile, SourceRecord, Warned
 from llmc.benchmarks.render import VERSION, Renderer
 from llmc.benchmarks.rows import RowReader
@@ -40,11 +40,10 @@ def ensure_built(name: str, out: Path, *, source: Path | None = None, force: boo
     return build(names.parse(name), out, source=source, force=force)
 
 
-def build(
-    target: names.Target, out: Path, *, source: Path | None = None, force: bool = False
-) -> ManifestEntry:
+def build(target: names.Target, out: Path, *, source: Path | None = None, force: bool = False) -> ManifestEntry:
     """Do what ``ensure_built`` says for a parsed name. A sample of all tasks or more is the whole split."""
-    entry = _build_split(target, out, source, force)
+    with _explained(out):
+        entry = _build_split(target, out, source, force)
     if target.sample is None or target.sample[0] >= entry.tasks:
         return entry
     count, seed = target.sample
@@ -66,9 +65,7 @@ def _build_split(target: names.Target, out: Path, source: Path | None, force: bo
     recipe = _recipe(target)
     with locked(manifest.lock_path(out, name)):
         known = manifest.read_sidecar(manifest.sidecar_path(out, name))
-        usable = (
-            known is not None and not force and known.recipe == recipe and not manifest.mismatch(known, out)
-        )
+        usable = known is not None and not force and known.recipe == recipe and not manifest.mismatch(known, out)
         if known is not None and usable and source is None:
             return known
         rows = open_rows(target.spec, target.split, source)
@@ -89,9 +86,7 @@ def _same_files(one: tuple[SourceFile, ...], other: tuple[SourceFile, ...]) -> b
 def _recipe(target: names.Target) -> str:
     """Return the hash of all that decides a file's bytes, given its rows."""
     spec = target.spec.model_dump(mode="json")
-    relevant = {
-        key: spec[key] for key in ("source", "fields", "choices", "answer", "id_field", "group_field")
-    }
+    relevant = {key: spec[key] for key in ("source", "fields", "choices", "answer", "id_field", "group_field")}
     relevant["source"].pop("mirrors")
     protocol = target.spec.protocols[target.protocol].model_dump(mode="json", exclude={"note"})
     return _digest([VERSION, target.split, target.protocol, relevant, protocol])
@@ -114,13 +109,13 @@ def _write_split(target: names.Target, rows: Rows, path: Path) -> tuple[Counts, 
         ItemWriter(items_path(path)) as items,
     ):
         for file, batch in rows.batches(reader.columns):
-            for place, values in zip(batch.places, zip(*batch.columns, strict=True), strict=True):
+            for offset, values in enumerate(zip(*batch.columns, strict=True)):
                 try:
                     row = reader.row(values, seen)
                     item = renderer.item(row, len(binary))
                     binary.add(to_task(item))
                 except ValueError as problem:
-                    refused.add(f"{file.name} {place}", reader.row_id(values, seen), str(problem))
+                    refused.add(f"{file.name} {batch.place(offset)}", reader.row_id(values, seen), str(problem))
                 else:
                     items.add(item)
                     counts.add(item)
@@ -128,7 +123,7 @@ def _write_split(target: names.Target, rows: Rows, path: Path) -> tuple[Counts, 
                 seen += 1
             advance(seen, "")
         _require_whole(target, rows, seen, refused)
-    return counts, odd.warnings() + _compare(target, rows.record, counts)
+    return counts, odd.warnings(lambda: read_ids(items_path(path))) + _compare(target, rows.record, counts)
 
 
 def _require_whole(target: names.Target, rows: Rows, seen: int, refused: Refusals) -> None:
@@ -204,6 +199,14 @@ def _records(folder: Path, name: str) -> Any:
 
 
 @contextlib.contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise os_error(error, f"write to {out}" if error.filename is None else "use", _ROOM) from error
+
+
+@contextlib.contextmanager
 def _staged(out: Path, name: str) -> Iterator[Path]:
     """Give a fresh hidden folder in ``out``, removed at the end; the caller holds the lock of ``name``."""
     folder = out / f".{name}.building"
@@ -211,17 +214,18 @@ def _staged(out: Path, name: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         yield folder
-    except OSError as error:
-        raise os_error(error, f"write to {out}", _ROOM) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _publish(entry: ManifestEntry, folder: Path, out: Path) -> None:
-    manifest.sidecar_path(out, entry.name).unlink(missing_ok=True)
+    # All writing is done before anything is moved: a full disk leaves the older files as they are.
+    manifest.write_sidecar(folder, entry)
+    sidecar = manifest.sidecar_path(out, entry.name)
+    sidecar.unlink(missing_ok=True)
     for record in entry.files.values():
         (folder / record.name).replace(out / record.name)
-    manifest.write_sidecar(out, entry)
+    (folder / sidecar.name).replace(sidecar)
 
 
 def write_subset(
@@ -233,6 +237,13 @@ def write_subset(
     how the indices were chosen and is recorded. An equal subset that is there already is returned as it is.
     Raises UsageError for indices outside the file or given twice, and what reading the file raises.
     """
+    with _explained(out):
+        return _write_subset(entry_or_bin, indices, name, out, selection)
+
+
+def _write_subset(
+    entry_or_bin: Path, indices: list[int], name: str, out: Path, selection: dict[str, Any]
+) -> ManifestEntry:
     path = entry_or_bin.with_suffix(".bin") if entry_or_bin.suffix == ".json" else entry_or_bin
     parent = manifest.entry_for_bin(path)
     digest = parent.files["bin"].sha256 if parent else sha256_file(path)
@@ -280,9 +291,7 @@ def _items_of(path: Path, parent: ManifestEntry | None) -> Iterator[Item]:
         # Nothing vouches for these two, so each item must be the task that stands at its place.
         for item, task in zip(read_items(items), mcbin.Reader(path), strict=False):
             if to_task(item) != task:
-                raise InputFileError(
-                    f"{items}: item {item.index} is not the task in {path.name}", "remove it"
-                )
+                raise InputFileError(f"{items}: item {item.index} is not the task in {path.name}", "remove it")
             yield item
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import islice
 
 from llmc.benchmarks.item import Item
 from llmc.benchmarks.manifest import Majority, Warned
@@ -62,12 +65,12 @@ class Oddities:
         self._scores_texts = form == "text"
         self._counts: Counter[str] = Counter()
         self._ids: dict[str, list[str]] = {}
-        # Hashes instead of texts: eight bytes a question, and a false match is beyond chance.
-        self._questions: set[int] = set()
-        self._row_ids: set[int] = set()
+        # Hashes instead of texts: eight bytes a row, and a false match is beyond chance.
+        self._questions = array("q")
+        self._row_ids = array("q")
 
     def add(self, row: Row) -> None:
-        choices = row.choices
+        choices, texts = row.choices, row.texts
         if len(set(choices)) != len(choices):
             self._note("duplicate-options", row.id)
             if choices.index(choices[row.gold]) < row.gold:
@@ -76,18 +79,10 @@ class Oddities:
             shortest = min(choices, key=len)
             if all(choice.startswith(shortest) for choice in choices):
                 self._note("option-prefix", row.id)
-        for text in (*row.texts, *choices):
-            if text and (text[0].isspace() or text[-1].isspace()):
-                self._note("whitespace", row.id)
-                break
-        self._once("repeated-question", self._questions, hash(row.texts), row.id)
-        self._once("repeated-id", self._row_ids, hash(row.id), row.id)
-
-    def _once(self, kind: str, seen: set[int], key: int, row_id: str) -> None:
-        before = len(seen)
-        seen.add(key)
-        if len(seen) == before:
-            self._note(kind, row_id)
+        if tuple(map(str.strip, choices)) != choices or tuple(map(str.strip, texts)) != texts:
+            self._note("whitespace", row.id)
+        self._questions.append(hash(texts))
+        self._row_ids.append(hash(row.id))
 
     def _note(self, kind: str, row_id: str) -> None:
         self._counts[kind] += 1
@@ -95,11 +90,27 @@ class Oddities:
         if len(ids) < NAMED_IDS:
             ids.append(row_id)
 
-    def warnings(self) -> tuple[Warned, ...]:
+    def warnings(self, ids: Callable[[], Iterable[str]]) -> tuple[Warned, ...]:
+        """Return what was found; ``ids`` gives the ids of all rows again, asked for only where some repeat."""
+        for kind, hashes in (("repeated-question", self._questions), ("repeated-id", self._row_ids)):
+            if again := _repeats(hashes):
+                named = (row_id for at, row_id in enumerate(ids()) if at in again)
+                self._counts[kind] = len(again)
+                self._ids[kind] = list(islice(named, NAMED_IDS))
         return tuple(
-            Warned(kind=kind, count=self._counts[kind], ids=tuple(self._ids[kind]))
-            for kind in sorted(self._counts)
+            Warned(kind=kind, count=self._counts[kind], ids=tuple(self._ids[kind])) for kind in sorted(self._counts)
         )
+
+
+def _repeats(hashes: array[int]) -> set[int]:
+    """Return the positions whose value stands at an earlier position too."""
+    import numpy as np
+
+    values = np.frombuffer(hashes, dtype=np.int64)
+    _, first = np.unique(values, return_index=True)
+    again = np.ones(len(values), dtype=bool)
+    again[first] = False
+    return set(np.flatnonzero(again).tolist())
 
 
 class Refusals:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,14 +51,11 @@ def to_task(item: Item) -> mcbin.Task:
 
     llama.cpp joins question and option with one space, so exactly that one is taken off.
     """
-    options = []
-    for i, continuation in enumerate(item.continuations):
-        if continuation[:1] != " ":
-            raise ValueError(
-                f"continuation {i} starts with {continuation[:1]!r}, not a space: no .bin can hold it"
-            )
-        options.append(continuation[1:])
-    return mcbin.Task(item.context, tuple(options), item.gold)
+    heads = [continuation[:1] for continuation in item.continuations]
+    if heads.count(" ") != len(heads):
+        i = next(i for i, head in enumerate(heads) if head != " ")
+        raise ValueError(f"continuation {i} starts with {heads[i]!r}, not a space: no .bin can hold it")
+    return mcbin.Task(item.context, tuple([text[1:] for text in item.continuations]), item.gold)
 
 
 def items_from_bin(path: Path) -> Iterator[Item]:
@@ -122,13 +120,9 @@ class ItemWriter:
         try:
             return action()
         except OSError as error:
-            raise os_error(
-                error, f"write {self.path}", "choose another folder with --out, or make room"
-            ) from error
+            raise os_error(error, f"write {self.path}", "choose another folder with --out, or make room") from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         try:
             if kind is None:
                 self._flush()
@@ -139,7 +133,7 @@ class ItemWriter:
 def _column(items: list[Item], field: Any) -> Any:
     import pyarrow as pa
 
-    values = [getattr(item, field.name) for item in items]
+    values = list(map(attrgetter(field.name), items))
     if field.name == "continuations":
         # Flat values and offsets are several times faster than a list of lists.
         offsets, flat = [0], []
@@ -176,13 +170,20 @@ def read_items(path: Path) -> Iterator[Item]:
         raise InputFileError(f"{path} is not a readable item file: {error}", _REBUILD) from error
 
 
+def read_ids(path: Path) -> Iterator[str]:
+    """Yield the ids alone, in order; the caller has just written the file."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(ROWS_PER_GROUP, columns=["id"]):
+            yield from batch.column(0).to_pylist()
+
+
 _REBUILD = "rebuild it with `llmc build`"
 
 
 def _items(columns: list[list[Any]]) -> Iterable[Item]:
-    for index, id_, group, context, uncond, order, continuations, gold, row, attributes in zip(
-        *columns, strict=True
-    ):
+    for index, id_, group, context, uncond, order, continuations, gold, row, attributes in zip(*columns, strict=True):
         yield Item(
             index,
             id_,

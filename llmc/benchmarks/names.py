@@ -46,16 +46,15 @@ def parse(name: str, *, split: str | None = None, protocol: str | None = None) -
         sample = int(match["count"]), int(match["seed"])
         rest = rest[: match.start()]
     elif ".llama" in rest:
-        raise UsageError(
-            f"{name!r} is made by a run", "use `llmc run --like-llama N` with the benchmark's name"
-        )
+        raise UsageError(f"{name!r} is made by a run", "use `llmc run --like-llama N` with the benchmark's name")
     body, at, named_protocol = rest.partition("@")
     spec, named_split = _benchmark(body)
     if at:
         protocol = _agree("protocol", named_protocol, protocol, name)
-    if named_split:
+    if named_split is not None:
         split = _agree("split", named_split, split, name)
-    split, protocol = split or spec.default_split, protocol or spec.default_protocol
+    split = spec.default_split if split is None else split
+    protocol = spec.default_protocol if protocol is None else protocol
     _require_split(spec, split)
     if protocol not in spec.protocols:
         raise UsageError(
@@ -65,11 +64,11 @@ def parse(name: str, *, split: str | None = None, protocol: str | None = None) -
     return Target(spec, split, protocol, sample)
 
 
-def _benchmark(body: str) -> tuple[specs.Benchmark, str]:
+def _benchmark(body: str) -> tuple[specs.Benchmark, str | None]:
     known = specs.catalogue()
     for name in sorted(known, key=len, reverse=True):
         if body == name or body.startswith(name + "-"):
-            return specs.find(name), body[len(name) + 1 :]
+            return specs.find(name), None if body == name else body[len(name) + 1 :]
     everything = [*known, *(f"{n}-{s}" for n in known for s in specs.find(n).splits)]
     raise UsageError(f"unknown benchmark {body!r}{did_you_mean(body, everything)}", "see `llmc bench list`")
 

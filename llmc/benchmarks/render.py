@@ -13,46 +13,40 @@ class Renderer:
     """Renders the rows of one benchmark under one of its protocols."""
 
     def __init__(self, spec: Benchmark, protocol: str) -> None:
-        self._protocol = spec.protocols[protocol]
+        chosen = spec.protocols[protocol]
         at = {name: i for i, name in enumerate(spec.fields)}
-        # Per piece: literal text, then the index of a field, -1 for the lettered choices, None for nothing.
-        self._prompt = [
-            (literal, None if field is None else at.get(field, -1))
-            for literal, field in parse_template(self._protocol.prompt)
-        ]
-        self._line = parse_template(self._protocol.choice_line)
-        self._lists_choices = any(place == -1 for _, place in self._prompt)
-        self._is_letter = self._protocol.form == "letter"
+        pieces = parse_template(chosen.prompt)
+        # A %-template fills in faster than anything else; -1 stands for the lettered choices.
+        self._prompt = "".join(text.replace("%", "%%") + ("%s" if field else "") for text, field in pieces)
+        self._places = [at.get(field, -1) for _, field in pieces if field]
+        self._lists_choices = -1 in self._places
+        self._is_letter = chosen.form == "letter"
         self._letters = tuple(" " + letter for letter in LETTERS)
+        lines = [_around_text(chosen.choice_line, letter) for letter in LETTERS]
+        self._before, self._after = [before for before, _ in lines], [after for _, after in lines]
 
     def item(self, row: Row, index: int) -> Item:
         """Return the item of a row; RowProblem when there are more options than letters."""
-        count = len(row.choices)
-        lines = ""
+        choices, texts, lines = row.choices, row.texts, ""
+        count = len(choices)
         if self._lists_choices:
             if count > len(LETTERS):
                 raise RowProblem(f"has {count} options; there are {len(LETTERS)} letters")
-            lines = "\n".join([self._choice(LETTERS[i], text) for i, text in enumerate(row.choices)])
-        parts = []
-        for literal, place in self._prompt:
-            parts.append(literal)
-            if place is not None:
-                parts.append(lines if place == -1 else row.texts[place])
-        if self._is_letter:
-            continuations = self._letters[:count]
-        else:
-            continuations = tuple([" " + text for text in row.choices])
-        return Item(
-            index, row.id, row.group, "".join(parts), None, None, continuations, row.gold, row.source_row
-        )
+            parts = zip(self._before, choices, self._after, strict=False)
+            lines = "\n".join([before + text + after for before, text, after in parts])
+        context = self._prompt % tuple([lines if place == -1 else texts[place] for place in self._places])
+        continuations = self._letters[:count] if self._is_letter else tuple([" " + text for text in choices])
+        return Item(index, row.id, row.group, context, None, None, continuations, row.gold, row.source_row)
 
-    def _choice(self, letter: str, text: str) -> str:
-        out = ""
-        for literal, field in self._line:
-            out += literal
-            if field is not None:
-                out += letter if field == "letter" else text
-        return out
+
+def _around_text(choice_line: str, letter: str) -> tuple[str, str]:
+    """Return what stands before and after the option's text in the line of one letter."""
+    before, after, seen = "", "", False
+    for literal, field in parse_template(choice_line):
+        piece = literal + (letter if field == "letter" else "")
+        before, after = (before, after + piece) if seen else (before + piece, after)
+        seen = seen or field == "text"
+    return before, after
 
 
 def example(spec: Benchmark, protocol: str) -> Item:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -24,10 +25,10 @@ DATA_SUFFIXES = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json", ".csv", ".t
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows: a list of values for each column asked for, and where each row stands in the file."""
+    """Consecutive rows: a list of values for each column asked for; ``place(i)`` says where row i stands."""
 
     columns: list[list[Any]]
-    places: list[str]
+    place: Callable[[int], str]
 
 
 def read_rows(path: Path, columns: list[str]) -> Iterator[Batch]:
@@ -140,9 +141,7 @@ def _require_columns(path: Path, schema: Any, columns: list[str]) -> None:
             inner = kind.value_type if _is_list(kind) else kind
             fields = [field.name for field in inner] if pa.types.is_struct(inner) else []
             if part not in fields:
-                raise _no_column(
-                    path, column, [*schema.names, *(f"{column.split('.')[0]}.{f}" for f in fields)]
-                )
+                raise _no_column(path, column, [*schema.names, *(f"{column.split('.')[0]}.{f}" for f in fields)])
             kind = inner.field(part).type
 
 
@@ -156,8 +155,12 @@ def _from_arrow(batches: Iterator[Any], columns: list[str]) -> Iterator[Batch]:
     first = 0
     for batch in batches:
         values = [_values(batch.column(column.split(".")[0]), column.split(".")[1:]) for column in columns]
-        yield Batch(values, [f"row {row}" for row in range(first, first + batch.num_rows)])
+        yield Batch(values, partial(_row_name, first))
         first += batch.num_rows
+
+
+def _row_name(first: int, offset: int) -> str:
+    return f"row {first + offset}"
 
 
 def _values(array: Any, inner: list[str]) -> list[Any]:
@@ -174,9 +177,7 @@ def _values(array: Any, inner: list[str]) -> list[Any]:
 # JSON and CSV
 
 
-def _from_dicts(
-    path: Path, columns: list[str], rows: Iterator[tuple[str, dict[str, Any]]]
-) -> Iterator[Batch]:
+def _from_dicts(path: Path, columns: list[str], rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[Batch]:
     paths = [column.split(".") for column in columns]
     checked = False
     while chunk := list(islice(rows, ROWS_PER_BATCH)):
@@ -184,7 +185,7 @@ def _from_dicts(
             _require_keys(path, columns, chunk)
             checked = True
         values = [[_dig(row, keys) for _, row in chunk] for keys in paths]
-        yield Batch(values, [place for place, _ in chunk])
+        yield Batch(values, [place for place, _ in chunk].__getitem__)
 
 
 def _require_keys(path: Path, columns: list[str], chunk: list[tuple[str, dict[str, Any]]]) -> None:
@@ -222,9 +223,7 @@ def _json(path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
         while line := stream.readline(MAX_LINE + 1):
             number += 1
             if len(line) > MAX_LINE:
-                raise InputFileError(
-                    f"{path}, line {number}: longer than {MAX_LINE} bytes", "one row per line, please"
-                )
+                raise InputFileError(f"{path}, line {number}: longer than {MAX_LINE} bytes", "one row per line, please")
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if not line.strip():
@@ -248,9 +247,7 @@ def _parse(path: Path, data: bytes, place: str) -> Any:
 
 def _object(value: Any, path: Path, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputFileError(
-            f"{path}, {place}: a row is an object, this is {type(value).__name__}", "correct it"
-        )
+        raise InputFileError(f"{path}, {place}: a row is an object, this is {type(value).__name__}", "correct it")
     return value
 
 
@@ -264,9 +261,7 @@ def _csv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for row in reader:
                 place = f"line {reader.line_num}"
                 if None in row:
-                    raise InputFileError(
-                        f"{path}, {place}: more fields than the header has", "quote the commas"
-                    )
+                    raise InputFileError(f"{path}, {place}: more fields than the header has", "quote the commas")
                 yield place, row
         except (csv.Error, UnicodeDecodeError) as error:
-            raise InputFileError(f"{path}, line {reader.line_num}: {error}", "correct the file") from error
+            raise InputFileError(f"{path}, line {reader.reader.line_num}: {error}", "correct the file") from error

@@ -66,9 +66,7 @@ class RowReader:
             raise RowProblem(f"has an empty {self._text_columns[self._question]}")
         choices = self._read_choices(values)
         gold = self._read_gold(values, choices)
-        return Row(
-            source_row, self.row_id(values, source_row), self._read_group(values), tuple(texts), choices, gold
-        )
+        return Row(source_row, self.row_id(values, source_row), self._read_group(values), tuple(texts), choices, gold)
 
     def row_id(self, values: tuple[Any, ...], source_row: int) -> str:
         """Return the source's own id of a row, else ``<split>-<row>``."""
@@ -90,16 +88,20 @@ class RowReader:
             choices = tuple(found)
         else:
             choices = tuple(values[at] for _, at in self._options)
-        for i, choice in enumerate(choices):
-            if type(choice) is not str:
-                raise _wrong_type(spec.column or self._options[i][0], choice)
-            if not choice or choice.isspace():
-                raise RowProblem(f"has an empty option {i}")
+        if set(map(type, choices)) != {str} or not all(map(str.strip, choices)):
+            self._explain_choices(choices)
         if not 2 <= len(choices) <= MAX_OPTIONS:
             raise RowProblem(f"has {len(choices)} options; llama.cpp scores 2 to {MAX_OPTIONS}")
         if choices.count(choices[0]) == len(choices):
             raise RowProblem(f"has options that are all {choices[0]!r}")
         return choices
+
+    def _explain_choices(self, choices: tuple[Any, ...]) -> None:
+        for i, choice in enumerate(choices):
+            if type(choice) is not str:
+                raise _wrong_type(self._spec.choices.column or self._options[i][0], choice)
+            if not choice.strip():
+                raise RowProblem(f"has an empty option {i}")
 
     def _read_gold(self, values: tuple[Any, ...], choices: tuple[str, ...]) -> int:
         column, encoding = self._spec.answer.column, self._spec.answer.encoding
@@ -126,9 +128,7 @@ def _only(among: list[Any], answer: Any, column: str) -> int:
     count = among.count(answer)
     if count != 1:
         which = "none" if count == 0 else str(count)
-        raise RowProblem(
-            f"has the answer {answer!r} in {column}, which is {which} of {', '.join(map(str, among))}"
-        )
+        raise RowProblem(f"has the answer {answer!r} in {column}, which is {which} of {', '.join(map(str, among))}")
     return among.index(answer)
 
 

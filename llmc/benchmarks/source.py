@@ -127,9 +127,7 @@ def _saved(folder: Path) -> list[Path]:
     except OSError as error:
         raise os_error(error, "read the saved dataset") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputFileError(
-            f"{folder}/state.json is not that of a saved dataset", "save it again"
-        ) from error
+        raise InputFileError(f"{folder}/state.json is not that of a saved dataset", "save it again") from error
 
 
 def _from_path(spec: Benchmark, split: str, path: Path) -> Rows:

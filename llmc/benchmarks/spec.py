@@ -171,12 +171,13 @@ class Benchmark(_Strict):
                 raise ValueError(f"protocol {name}: unknown {{{field}}}{did_you_mean(field, known)}")
         if protocol.form == "letter" and "choices" not in used:
             raise ValueError(f"protocol {name}: a letter prompt must show the {{choices}}")
-        if unknown := set(placeholders(protocol.choice_line)) - {"letter", "text"}:
+        in_line = placeholders(protocol.choice_line)
+        if unknown := set(in_line) - {"letter", "text"}:
             raise ValueError(f"protocol {name}: unknown {{{min(unknown)}}} in choice_line")
+        if in_line.count("text") != 1:
+            raise ValueError(f"protocol {name}: choice_line must hold {{text}} once")
         if protocol.prompt[-1].isspace():
-            raise ValueError(
-                f"protocol {name}: the prompt ends in whitespace, which belongs to the continuation"
-            )
+            raise ValueError(f"protocol {name}: the prompt ends in whitespace, which belongs to the continuation")
 
 
 def parse_template(template: str) -> list[tuple[str, str | None]]:
@@ -231,9 +232,7 @@ def _known_keys(where: tuple[Any, ...]) -> list[str]:
         if isinstance(here, type) and issubclass(here, BaseModel):
             here = here.model_fields[part].annotation if part in here.model_fields else None
         else:
-            here = next(
-                (a for a in reversed(get_args(here)) if a is not type(None) and a is not Ellipsis), None
-            )
+            here = next((a for a in reversed(get_args(here)) if a is not type(None) and a is not Ellipsis), None)
     for candidate in (here, *get_args(here)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return list(candidate.model_fields)
@@ -252,7 +251,5 @@ def find(name: str) -> Benchmark:
         raise UsageError(f"unknown benchmark {name!r}{did_you_mean(name, known)}", "see `llmc bench list`")
     spec = load(known[name])
     if spec.name != name:
-        raise InputFileError(
-            f"{known[name]}: the name inside is {spec.name!r}", "file name and name must agree"
-        )
+        raise InputFileError(f"{known[name]}: the name inside is {spec.name!r}", "file name and name must agree")
     return spec

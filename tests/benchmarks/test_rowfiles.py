@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import made_up_rows as made_up
+import pytest
+
+from llmc.benchmarks import rowfiles
+from llmc.benchmarks.rowfiles import read_rows
+from llmc.errors import InputFileError
+
+COLUMNS = ["id", "question", "choices.text", "choices.label", "answerKey"]
+
+
+def values(path: Path, columns: list[str]) -> list[tuple[Any, ...]]:
+    batches = list(read_rows(path, columns))
+    return list(itertools.chain.from_iterable(zip(*batch.columns, strict=True) for batch in batches))
+
+
+def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (row["id"], row["question"], row["choices"]["text"], row["choices"]["label"], row["answerKey"]) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x.parquet", "x.arrow", "x.stream.arrow", "x.jsonl", "x.json", "x.array.json", "x.jsonl.gz", "x.txt", "noname"],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(rowfiles, "ROWS_PER_BATCH", 3)
+    rows = made_up.csqa(10)
+    path = made_up.write(tmp_path / name, rows)
+    assert values(path, COLUMNS) == expected(rows)
+
+
+def test_choices_as_a_list_of_objects(tmp_path: Path) -> None:
+    rows = made_up.csqa(5)
+    other = []
+    for row in rows:
+        pairs = zip(row["choices"]["label"], row["choices"]["text"], strict=True)
+        other.append({**row, "choices": [{"label": label, "text": text} for label, text in pairs]})
+    for name in ("x.jsonl", "x.parquet"):
+        assert values(made_up.write(tmp_path / name, other), COLUMNS) == expected(rows)
+
+
+def test_csv_has_text_in_every_column(tmp_path: Path) -> None:
+    path = made_up.write(tmp_path / "x.csv", made_up.boolq(4))
+    assert values(path, ["answer", "question"])[:2] == [
+        ("False", "is the kettle number 0 hot"),
+        ("True", "is the kettle number 1 hot"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.jsonl", "x.csv"])
+def test_an_unknown_column_names_the_near_one_and_all_there_are(tmp_path: Path, name: str) -> None:
+    path = made_up.write(tmp_path / name, made_up.boolq())
+    with pytest.raises(InputFileError, match="no column 'anwser'; did you mean answer") as caught:
+        values(path, ["question", "anwser"])
+    assert "answer, passage, question" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.jsonl"])
+def test_an_unknown_inner_column(tmp_path: Path, name: str) -> None:
+    path = made_up.write(tmp_path / name, made_up.csqa())
+    with pytest.raises(InputFileError, match=r"no column 'choices\.texts'; did you mean choices\.text"):
+        values(path, ["choices.texts"])
+
+
+def test_a_value_missing_in_one_row_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1, "b": 2}\n\n{"a": 3}\n')
+    (batch,) = read_rows(path, ["a", "b"])
+    assert batch.columns == [[1, 3], [2, None]]
+    assert [batch.place(i) for i in (0, 1)] == ["line 1", "line 3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("x.jsonl", b'{"a": 1}\n{"a": \n', "line 2: not valid JSON"),
+        ("x.jsonl", b'{"a": 1}\n[1]\n', "line 2: a row is an object, this is list"),
+        ("x.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', "line 2: not valid JSON"),
+        ("x.jsonl", b"{" + b'"a":[' * 100_000 + b"\n", "line 1: not valid JSON"),
+        ("x.json", b"[1]", "entry 0: a row is an object"),
+        ("x.json", b'[{"a": 1}', "not valid JSON"),
+        ("x.csv", b"a,b\n1,2,3\n", "line 2: more fields"),
+        ("x.csv", b'a,b\n1,"2\n', "line 2"),
+        ("x.csv", b"a,b\n\xff,1\n", "x.csv"),
+        ("x.parquet", b"PAR1" + b"\0" * 50, "damaged Parquet"),
+        ("x.arrow", b"ARROW1\0\0" + b"\0" * 50, "damaged Arrow"),
+        ("x.arrow", b"\xff\xff\xff\xff\x20\0\0\0" + b"\0" * 8, "x.arrow"),
+        ("x.jsonl", b"", "is empty"),
+        ("x.jsonl", b" \n", "is empty"),
+        ("x.jsonl", b"hello", "none of the known formats"),
+        ("x.png", b"\x89PNG\r\n\x1a\n", "none of the known formats"),
+        ("x.jsonl.gz", b"\x1f\x8b\x08\0garbage", "x.jsonl.gz"),
+    ],
+)
+def test_damaged_files_say_where(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(InputFileError) as caught:
+        values(path, ["a"])
+    assert words in caught.value.what
+    assert caught.value.remedy
+
+
+def test_truncated_copies_of_every_binary_format(tmp_path: Path) -> None:
+    """A file cut anywhere is an error, or (a stream cut between batches) fewer rows; never anything else."""
+    for name in ("x.parquet", "x.arrow", "x.stream.arrow", "x.jsonl.gz"):
+        path = made_up.write(tmp_path / name, made_up.csqa(12))
+        whole = path.read_bytes()
+        for cut in range(0, len(whole), max(1, len(whole) // 23)):
+            path.write_bytes(whole[:cut])
+            try:
+                assert values(path, COLUMNS) == expected(made_up.csqa(12))[: len(values(path, COLUMNS))]
+            except InputFileError as error:
+                assert str(path) in error.what
+
+
+def test_missing_directory_and_unreadable(
+    tmp_path: Path, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with pytest.raises(InputFileError, match="No such file"):
+        values(tmp_path / "none.jsonl", ["a"])
+    with pytest.raises(InputFileError, match="directory"):
+        values(tmp_path, ["a"])
+    path = made_up.write(tmp_path / "x.jsonl", made_up.boolq())
+    path.chmod(0)
+    with as_nobody(), pytest.raises(InputFileError, match="Permission denied"):
+        values(path, ["answer"])
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowfiles, "MAX_LINE", 1000)
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": "' + "x" * 5000)
+    with pytest.raises(InputFileError, match="line 1: longer than 1000 bytes"):
+        values(path, ["a"])

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmc.benchmarks import spec as specs
+from llmc.benchmarks.rows import Row, RowProblem, RowReader
+
+
+def benchmark(encoding: str, choices: dict[str, Any] | None = None) -> specs.Benchmark:
+    """Return BoolQ's spec with other choices and another encoding of the answer."""
+    base = specs.find("boolq").model_dump(mode="json")
+    base["fields"] = {"question": "q"}
+    base["protocols"] = {"llama-mc": {"form": "text", "prompt": "{question}"}}
+    base["example"]["fields"] = {"question": "x"}
+    base["choices"] = choices or {"column": "c", "labels": "l"}
+    base["answer"] = {"column": "a", "encoding": encoding}
+    return specs.Benchmark.model_validate(base)
+
+
+def read(spec: specs.Benchmark, **values: Any) -> Row:
+    reader = RowReader(spec, "validation")
+    row = {"q": "Why?", "c": ["p", "q", "r"], "l": ["A", "B", "C"], **values}
+    return reader.row(tuple(row[name] for name in reader.columns), 7)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "answer", "gold"),
+    [
+        ("label", "B", 1),
+        ("letter", "C", 2),
+        ("index", 0, 0),
+        ("index", "2", 2),
+        ("index-from-1", 1, 0),
+        ("index-from-1", "3\n", 2),
+        ("bool", False, 0),
+        ("bool", True, 1),
+        ("bool", "True", 1),
+        ("text", "r", 2),
+    ],
+)
+def test_every_encoding_of_the_answer(encoding: str, answer: object, gold: int) -> None:
+    assert read(benchmark(encoding), a=answer).gold == gold
+
+
+def test_labels_may_be_digits() -> None:
+    assert read(benchmark("label"), l=["1", "2", "3"], a="3").gold == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "values", "words"),
+    [
+        ("label", {"a": ""}, "no answer in a"),
+        ("label", {"a": None}, "no answer in a"),
+        ("label", {"a": "D"}, "'D' in a, which is none of A, B, C"),
+        ("label", {"a": 1}, "1 (a number) in a; text is expected"),
+        ("label", {"a": "A", "l": ["A", "A", "C"]}, "which is 2 of"),
+        ("label", {"a": "A", "l": ["A", "B"]}, "3 options and other labels"),
+        ("label", {"a": "A", "l": None}, "3 options and other labels"),
+        ("letter", {"a": "b"}, "a capital letter is expected"),
+        ("letter", {"a": "AB"}, "a capital letter is expected"),
+        ("letter", {"a": "D"}, "outside its 3 options"),
+        ("index", {"a": -1}, "outside its 3 options"),
+        ("index", {"a": 3}, "outside its 3 options"),
+        ("index", {"a": True}, "a whole number is expected"),
+        ("index", {"a": 1.0}, "a whole number is expected"),
+        ("index", {"a": "one"}, "a whole number is expected"),
+        ("index-from-1", {"a": 0}, "outside its 3 options"),
+        ("bool", {"a": 1}, "true or false is expected"),
+        ("bool", {"a": "yes"}, "true or false is expected"),
+        ("text", {"a": "z"}, "none of p, q, r"),
+        ("text", {"a": "p", "c": ["p", "p", "r"]}, "which is 2 of"),
+        ("index", {"a": 0, "q": ""}, "empty q"),
+        ("index", {"a": 0, "q": " \n"}, "empty q"),
+        ("index", {"a": 0, "q": None}, "has no q"),
+        ("index", {"a": 0, "q": 5}, "5 (a number) in q; text is expected"),
+        ("index", {"a": 0, "c": "pqr"}, "'pqr' (text) in c; a list is expected"),
+        ("index", {"a": 0, "c": ["p", None]}, "has no c"),
+        ("index", {"a": 0, "c": ["p", 2]}, "2 (a number) in c"),
+        ("index", {"a": 0, "c": ["p", ""]}, "empty option 1"),
+        ("index", {"a": 0, "c": ["p", "  "]}, "empty option 1"),
+        ("index", {"a": 0, "c": ["p"]}, "1 options"),
+        ("index", {"a": 0, "c": []}, "0 options"),
+        ("index", {"a": 0, "c": [f"o{i}" for i in range(101)]}, "101 options"),
+        ("index", {"a": 0, "c": ["p", "p", "p"]}, "all 'p'"),
+    ],
+)
+def test_rows_that_cannot_be_scored(encoding: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(RowProblem) as caught:
+        read(benchmark(encoding), **values)
+    assert words in str(caught.value)
+
+
+def test_options_in_columns_of_their_own() -> None:
+    spec = benchmark("index-from-1", {"columns": ["op1", "op2"]})
+    assert read(spec, op1="x", op2="y", a="2") == Row(7, "validation-7", None, ("Why?",), ("x", "y"), 1)
+    with pytest.raises(RowProblem, match="has no op2"):
+        read(spec, op1="x", op2=None, a=1)
+
+
+def test_ids_and_groups() -> None:
+    base = benchmark("index").model_dump(mode="json") | {"id_field": "i", "group_field": "g"}
+    spec = specs.Benchmark.model_validate(base)
+    assert read(spec, a=0, i="x9", g="law").id == "x9"
+    assert read(spec, a=0, i=12, g="law").id == "12"
+    assert read(spec, a=0, i=None, g=None).id == "validation-7"
+    assert read(spec, a=0, i="", g=3).group == "3"
