@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import made_up_rows as made_up
+import pytest
+
+from llmc import __main__, console
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture(autouse=True)
+def human_again() -> Any:
+    yield
+    console.set_json(False)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """A folder with rows of every benchmark, each in a folder of its own."""
+    for name, make in made_up.ROWS.items():
+        made_up.write(tmp_path / "rows" / name / "validation.jsonl", make(8))
+    return tmp_path / "rows"
+
+
+def llmc(*arguments: object) -> int:
+    return __main__.run([str(argument) for argument in arguments])
+
+
+def data(text: str) -> Any:
+    body = json.loads(text)
+    assert body["schema"] == "llmc.cli/1"
+    return body
+
+
+def test_build_one(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert llmc("build", "boolq", "--source", rows, "--out", tmp_path / "out") == 0
+    text = capsys.readouterr().out
+    assert "boolq-validation" in text
+    assert "62.50 %" in text
+    assert "8 tasks, the published split has 3270" in text
+    assert (tmp_path / "out" / "boolq-validation.bin").is_file()
+
+
+def test_build_all_with_a_sample_as_json(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = llmc("build", "--all", "--source", rows, "--limit", 3, "--seed", 5, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    built = data(capsys.readouterr().out)["data"]["built"]
+    assert [entry["name"] for entry in built] == [
+        "arc-easy-validation.sample3s5",
+        "boolq-validation.sample3s5",
+        "commonsense-qa-validation.sample3s5",
+    ]
+    assert all(entry["tasks"] == 3 for entry in built)
+
+
+def test_split_and_protocol(tmp_path: Path, rows: Path) -> None:
+    made_up.write(rows / "arc-easy" / "test.jsonl", made_up.arc(4))
+    out = tmp_path / "out"
+    assert llmc("build", "arc-easy", "--split", "test", "--protocol", "llama-mc", "--source", rows, "--out", out) == 0
+    assert (out / "arc-easy-test@llama-mc.bin").is_file()
+
+
+def test_one_failure_does_not_stop_the_others(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (rows / "boolq" / "validation.jsonl").write_text("nonsense")
+    assert llmc("build", "--all", "--source", rows, "--out", tmp_path / "out") == 2
+    captured = capsys.readouterr()
+    assert "1 of 3 could not be built: boolq-validation" in captured.err.replace("\n", " ")
+    assert (tmp_path / "out" / "commonsense-qa-validation.bin").is_file()
+    assert not (tmp_path / "out" / "boolq-validation.bin").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["build"], "nothing to build"),
+        (["build", "boolq", "--all"], "exclude each other"),
+        (["build", "bolq"], "did you mean boolq?"),
+        (["build", "boolq", "--split", "dev"], "no split 'dev'"),
+        (["build", "boolq", "--protocol", "olmes"], "no protocol 'olmes'"),
+        (["build", "--all", "--protocol", "olmes"], "no benchmark has split"),
+        (["build", "boolq.sample3s1", "--limit", "4"], "names a sample already"),
+        (["build", "boolq", "--limit", "0"], "--limit"),
+        (["build", "boolq", "--seed", "-1"], "--seed"),
+        (["build", "boolq", "--source", "nowhere"], "no such file or folder: nowhere"),
+        (["build", "boolq", "arc-easy", "--source", __file__], "one file of rows"),
+        (["bench", "show", "bolq"], "did you mean boolq?"),
+    ],
+)
+def test_bad_arguments(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert llmc(*arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error.replace("\n", " ")
+    assert "fix:" in error
+    assert "Traceback" not in error
+    assert llmc(*arguments, "--json") == 2
+    assert words in data(capsys.readouterr().out)["error"]["message"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_bench_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert llmc("bench", "list") == 0
+    assert "commonsense-qa" in capsys.readouterr().out
+    assert llmc("bench", "list", "--json") == 0
+    names = [one["name"] for one in data(capsys.readouterr().out)["data"]["benchmarks"]]
+    assert {"arc-easy", "boolq", "commonsense-qa"} <= set(names)
+
+
+def test_bench_show_a_made_up_and_a_real_question(
+    tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert llmc("bench", "show", "boolq", "--out", out) == 0
+    text = capsys.readouterr().out
+    assert "A made-up question" in text
+    assert "* ' yes'" in text
+    llmc("build", "boolq", "--source", rows, "--out", out)
+    capsys.readouterr()
+    assert llmc("bench", "show", "boolq", "--out", out) == 0
+    assert '    Question: "is the kettle number 0 hot?" Answer:' in capsys.readouterr().out
+    assert llmc("bench", "show", "arc-easy@llama-mc", "--out", out, "--json") == 0
+    shown = data(capsys.readouterr().out)["data"]
+    assert (shown["protocol"], shown["example"]["real"]) == ("llama-mc", False)
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    source, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    made_up.write(source, made_up.csqa(20_000))
+    command = [sys.executable, "-m", "llmc", "build", "commonsense-qa", "--source", str(source), "--out", str(out)]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ})
+    deadline = time.monotonic() + 30
+    while not list(out.glob(".*.building/*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, error = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert b"Traceback" not in error
+    assert list(out.iterdir()) == []
