@@ -179,9 +179,7 @@ def _known_listing(entry: Path, repo: str, revision: str, repo_type: RepoType) -
         return None
 
 
-def cached_names(
-    repo: str, revision: str, repo_type: RepoType = "model"
-) -> tuple[str, tuple[str, ...]] | None:
+def cached_names(repo: str, revision: str, repo_type: RepoType = "model") -> tuple[str, tuple[str, ...]] | None:
     """Return (commit, file names) that the Hub's cache on this machine holds of a revision, or None."""
     from huggingface_hub import snapshot_download
 
@@ -193,9 +191,7 @@ def cached_names(
     return folder.name, names
 
 
-def download(
-    repo: str, path: str, revision: str, repo_type: RepoType = "model", file: RepoFile | None = None
-) -> Path:
+def download(repo: str, path: str, revision: str, repo_type: RepoType = "model", file: RepoFile | None = None) -> Path:
     """Return the local path of one file of a repository, downloaded when it is not in the Hub's cache.
 
     With ``file`` (from a listing) size and SHA-256 are checked; a file that differs is removed and a
@@ -245,19 +241,22 @@ def _progress_bar(advance: console.Advance) -> dict[str, Any]:
     return {"tqdm_class": Bar}
 
 
+def _sha256(local: Path, file: RepoFile) -> str:
+    with console.progress(f"Checking {file.path}"):
+        return sha256_cached(local)
+
+
 def _check(local: Path, file: RepoFile, repo: str) -> None:
     wrong = ""
     if file.size is not None and local.stat().st_size != file.size:
         wrong = f"{local.stat().st_size} bytes long instead of {file.size}"
-    elif file.sha256 and sha256_cached(local) != file.sha256:
+    elif file.sha256 and _sha256(local, file) != file.sha256:
         wrong = f"sha256 {sha256_cached(local)} instead of {file.sha256}"
     if wrong:
         blob = local.resolve()
         local.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
-        raise FetchError(
-            f"{repo}/{file.path} arrived damaged ({wrong}) and was removed", "run the command again"
-        )
+        raise FetchError(f"{repo}/{file.path} arrived damaged ({wrong}) and was removed", "run the command again")
 
 
 @contextlib.contextmanager
@@ -306,9 +305,7 @@ def _explain(error: Exception, repo: str, repo_type: RepoType, revision: str, pa
     for cause in chain:
         status = getattr(getattr(cause, "response", None), "status_code", None)
         if status == 401:
-            return FetchError(
-                f"{what}: the Hub refused the token in use", "renew it (HF_TOKEN or `hf auth login`)"
-            )
+            return FetchError(f"{what}: the Hub refused the token in use", "renew it (HF_TOKEN or `hf auth login`)")
         if status is not None:
             return HubUnreachable(f"{what}: {endpoint()} answered with HTTP {status}", "try again later")
     for cause in chain:
@@ -320,15 +317,11 @@ def _explain(error: Exception, repo: str, repo_type: RepoType, revision: str, pa
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return os_error(cause, f"store {path}", "make room, or move the cache with HF_HOME")
     if isinstance(error, hub.LocalEntryNotFoundError | hub.FileMetadataError):
-        return HubUnreachable(
-            f"{what}: no usable answer from {endpoint()} ({error})", "check HF_ENDPOINT and proxies"
-        )
+        return HubUnreachable(f"{what}: no usable answer from {endpoint()} ({error})", "check HF_ENDPOINT and proxies")
     if isinstance(error, OSError):
         if "Consistency check failed" in str(error):
             return HubUnreachable(f"{repo}/{path}: the download broke off", "run the command again")
-        return os_error(
-            error, f"fetch {path or repo}", "check the folder HF_HOME, its permissions and the room there"
-        )
+        return os_error(error, f"fetch {path or repo}", "check the folder HF_HOME, its permissions and the room there")
     return error
 
 

@@ -269,7 +269,7 @@ def _pick(path: Path, parent: ManifestEntry | None, indices: list[int]) -> list[
     if not indices or len(wanted) != len(indices) or min(wanted) < 0:
         raise UsageError(f"{path}: a subset takes one or more different indices", "correct the selection")
     found: dict[int, Item] = {}
-    for item in _items_of(path, parent):
+    for item in _items_of(path, parent, min(wanted)):
         if item.index in wanted:
             found[item.index] = item
             if len(found) == len(wanted):
@@ -279,12 +279,12 @@ def _pick(path: Path, parent: ManifestEntry | None, indices: list[int]) -> list[
     return [replace(found[index], index=new) for new, index in enumerate(indices)]
 
 
-def _items_of(path: Path, parent: ManifestEntry | None) -> Iterator[Item]:
+def _items_of(path: Path, parent: ManifestEntry | None, first: int) -> Iterator[Item]:
     items = items_path(path)
     if parent is not None:
         if difference := manifest.mismatch(parent, path.parent):
             raise InputFileError(difference, f"run `llmc build {parent.name} --force --out {path.parent}`")
-        yield from read_items(items)
+        yield from read_items(items, first)
     elif not items.is_file():
         yield from items_from_bin(path)
     else:

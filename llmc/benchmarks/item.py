@@ -144,8 +144,8 @@ def _column(items: list[Item], field: Any) -> Any:
     return pa.array(values, field.type)
 
 
-def read_items(path: Path) -> Iterator[Item]:
-    """Yield the items of a file in order, in bounded memory.
+def read_items(path: Path, first: int = 0) -> Iterator[Item]:
+    """Yield the items of a file in order, in bounded memory; with ``first`` from that one on, or a little earlier.
 
     Raises InputFileError when the file is missing, is not an item file, or breaks its own numbering.
     """
@@ -157,8 +157,8 @@ def read_items(path: Path) -> Iterator[Item]:
             names = schema().names
             if missing := [name for name in names if name not in file.schema_arrow.names]:
                 raise InputFileError(f"{path} is not an item file: no column {missing[0]!r}", _REBUILD)
-            index = 0
-            for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
+            index, groups = _groups_from(file.metadata, first)
+            for batch in file.iter_batches(ROWS_PER_GROUP, row_groups=groups, columns=names):
                 for item in _items([batch.column(name).to_pylist() for name in names]):
                     if item.index != index:
                         raise InputFileError(f"{path}: item {index} is numbered {item.index}", _REBUILD)
@@ -168,6 +168,17 @@ def read_items(path: Path) -> Iterator[Item]:
         raise os_error(error, f"read {path}", _REBUILD) from error
     except pa.ArrowException as error:
         raise InputFileError(f"{path} is not a readable item file: {error}", _REBUILD) from error
+
+
+def _groups_from(metadata: Any, first: int) -> tuple[int, list[int]]:
+    """Return the row groups from the one that holds row ``first`` on, and the row that they begin with."""
+    start = skipped = 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if start + rows > first:
+            break
+        start, skipped = start + rows, group + 1
+    return start, list(range(skipped, metadata.num_row_groups))
 
 
 def read_ids(path: Path) -> Iterator[str]:

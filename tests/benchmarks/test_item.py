@@ -57,6 +57,14 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+@pytest.mark.parametrize("first", [0, 9, 10, 19, 24, 25, 99])
+def test_reading_may_start_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    monkeypatch.setattr(items, "ROWS_PER_GROUP", 10)
+    path = write(tmp_path / "x.items.parquet", [replace(PLAIN, index=i) for i in range(25)])
+    found = [one.index for one in read_items(path, first)]
+    assert found == list(range(25))[first // 10 * 10 if first < 25 else 25 :]
+
+
 def test_projection_takes_one_space_off() -> None:
     assert to_task(PLAIN) == mcbin.Task("Question", ("yes", "no"), 1)
     assert to_task(replace(PLAIN, continuations=("  x", " y"))).options == (" x", "y")
