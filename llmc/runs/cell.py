@@ -66,8 +66,8 @@ def plan_cell(
     engine: PreparedEngine, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime
 ) -> Cell:
     """Plan one cell; raises RefusedError for what would go wrong, before anything is launched."""
-    with first.measure("preflight"), console.progress(f"token counts of {bench.name}"):
-        checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts)
+    with first.measure("preflight"), console.progress(f"token counts of {bench.name}", bench.facts.tasks) as advance:
+        checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts, advance=advance)
     excluded = _excluded(bench, checked, settings)
     launch = plan(
         engine.probe,
