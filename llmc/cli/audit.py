@@ -229,9 +229,7 @@ def _data(
         "score": _score(result, transcript, facts),
         "findings": findings_data(result.findings),
         "logs": logs,
-        "bin": None
-        if bin_path is None
-        else {"path": str(bin_path), "sha256": facts.sha256 if facts else None},
+        "bin": None if bin_path is None else {"path": str(bin_path), "sha256": facts.sha256 if facts else None},
         "engine": {
             "n_ctx": transcript.n_ctx,
             "n_seq_max": transcript.n_seq_max,

@@ -15,9 +15,7 @@ from llmc.errors import ExitCode
 
 @app.command()
 def explain(
-    slug: Annotated[
-        str | None, typer.Argument(metavar="[SLUG]", help="A finding; all are listed without.")
-    ] = None,
+    slug: Annotated[str | None, typer.Argument(metavar="[SLUG]", help="A finding; all are listed without.")] = None,
     json: Json = False,
 ) -> int:
     """Explain a finding in full: what happened, why llama.cpp does that, and what to do."""

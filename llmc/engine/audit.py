@@ -134,9 +134,7 @@ def _ending(case: Case) -> Iterator[Finding]:
     elif outcome.exit_code != 0:
         yield finding("exit-status", f"exit status {outcome.exit_code}")
     if outcome.left_children:
-        yield finding(
-            "left-children", f"{counted(outcome.left_children, 'process', 'processes')} had to be ended"
-        )
+        yield finding("left-children", f"{counted(outcome.left_children, 'process', 'processes')} had to be ended")
 
 
 def _ended(case: Case, outcome: Outcome) -> str:
@@ -163,9 +161,7 @@ def _bytes(case: Case) -> Iterator[Finding]:
     wrong = [size for size in case.transcript.bytes_read if size != case.facts.size]
     if wrong:
         read = number(wrong[0])
-        yield finding(
-            "bytes-read-mismatch", f"{read} bytes were read, the file has {number(case.facts.size)}"
-        )
+        yield finding("bytes-read-mismatch", f"{read} bytes were read, the file has {number(case.facts.size)}")
 
 
 def _announcements(case: Case) -> Iterator[Finding]:
@@ -174,16 +170,12 @@ def _announcements(case: Case) -> Iterator[Finding]:
     if not said.announced:
         if said.rows_total:
             unknown = case.expected is None
-            detail = (
-                "nothing says how many tasks there should be" if unknown else "the announcement is missing"
-            )
+            detail = "nothing says how many tasks there should be" if unknown else "the announcement is missing"
             yield finding("not-announced", detail, "error" if unknown else None)
         return
     if len(said.announced) > 1:
         several = ", ".join(map(number, said.announced[:5]))
-        yield finding(
-            "announced-mismatch", f"{len(said.announced)} announcements in one log: {several} tasks"
-        )
+        yield finding("announced-mismatch", f"{len(said.announced)} announcements in one log: {several} tasks")
     elif facts is not None and said.announced[0] != facts.tasks:
         found, held = number(said.announced[0]), number(facts.tasks)
         yield finding("announced-mismatch", f"{found} tasks were announced, the file holds {held}")
@@ -194,9 +186,7 @@ def _selection(case: Case) -> Iterator[Finding]:
     said, asked = case.transcript, case.subset
     if not said.selected:
         if asked is not None:
-            yield finding(
-                "announced-mismatch", f"a selection of {number(asked)} tasks was asked for, none made"
-            )
+            yield finding("announced-mismatch", f"a selection of {number(asked)} tasks was asked for, none made")
         return
     chosen, available = said.selected[-1]
     picked = f"{number(chosen)} of {number(available)} tasks were selected"
@@ -220,14 +210,8 @@ def _counts(case: Case) -> Iterator[Finding]:
     if said.rows_total == 0 and expected is None and said.finals:
         yield finding("no-output", "a final line without task lines: they are in the other stream (stdout)")
         return
-    if (
-        expected is not None
-        and said.rows_total < expected
-        and (said.rows_total or said.announced or said.finals)
-    ):
-        elsewhere = (
-            " (the task lines are in the other stream, stdout)" if said.finals and not said.rows_total else ""
-        )
+    if expected is not None and said.rows_total < expected and (said.rows_total or said.announced or said.finals):
+        elsewhere = " (the task lines are in the other stream, stdout)" if said.finals and not said.rows_total else ""
         yield finding("scored-fewer", f"{case.progress}{elsewhere}")
     if expected is not None and said.rows_total > expected:
         yield finding("scored-more", case.progress)
@@ -316,7 +300,4 @@ def _one_position(correct: str, golds: Sequence[int]) -> int | None:
 def _without_file(case: Case) -> str:
     if case.expected is None:
         return "without the file nothing could be compared with it"
-    return (
-        "compared with the engine's own announcement only: the file's size, tasks and random "
-        "chance were not checked"
-    )
+    return "compared with the engine's own announcement only: the file's size, tasks and random chance were not checked"

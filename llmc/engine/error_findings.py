@@ -48,9 +48,7 @@ def _context_needed(case: Case, line: ErrorLine) -> str:
 def _hint(case: Case, lines: list[ErrorLine]) -> str:
     kinds = {line.kind for line in lines}
     if kinds & BROKEN_FILE and case.facts is not None:
-        return (
-            ". The file is whole, so the engine was given other bytes: escapes were on (-e), or -f was used"
-        )
+        return ". The file is whole, so the engine was given other bytes: escapes were on (-e), or -f was used"
     if kinds & {"coupled-sequences", "memory-slot"}:
         return ". Builds of August 2025 to March 2026 need -kvu; recurrent models cannot run at all"
     return ""
