@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import random
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from llmc.benchmarks.item import SUFFIX, Item, ItemWriter, items_from_bin, items
 from llmc.benchmarks.manifest import FileRecord, ManifestEntry, SourceFile, SourceRecord, Warned
 from llmc.benchmarks.render import VERSION, Renderer
 from llmc.benchmarks.rows import RowReader
+from llmc.benchmarks.select import seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
 from llmc.errors import FetchError, InputFileError, UsageError, os_error
 from llmc.files import locked, sha256_file
@@ -51,13 +51,6 @@ def build(target: names.Target, out: Path, *, source: Path | None = None, force:
     selection = {"kind": "sample", "tasks": count, "of": entry.tasks, "seed": seed}
     selection["from_sha256"] = entry.files["bin"].sha256
     return write_subset(entry.bin_path(out), indices, target.name, out, selection)
-
-
-def seeded_sample(tasks: int, count: int, seed: int) -> list[int]:
-    """Return ``count`` of ``tasks`` indices in file order; larger samples of a seed contain smaller ones."""
-    order = list(range(tasks))
-    random.Random(seed).shuffle(order)
-    return sorted(order[:count])
 
 
 def _build_split(target: names.Target, out: Path, source: Path | None, force: bool) -> ManifestEntry:

@@ -88,7 +88,9 @@ def health_check(
     or a device that breaks a model is the model's trouble with those flags only.
     """
     flags = _without_layout(user)
-    key = hashlib.sha256(json.dumps([probe.identity, model_sha256, flags, _canary_version()]).encode()).hexdigest()
+    key = hashlib.sha256(
+        json.dumps([probe.identity, model_sha256, flags, _canary_version()]).encode()
+    ).hexdigest()
     entry = cache_dir("health", f"{key}.json")
     if (known := read_cache(entry)) is not None:
         try:

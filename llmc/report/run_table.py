@@ -55,7 +55,11 @@ def results_table(runs: Sequence[tuple[Path, RunRecord, bool]]) -> Table:
     table.add_column("verdict")
     table.add_column("time", justify="right")
     for _, record, reused in runs:
-        model = [Path(record.model.path or record.model.ref).stem if record.model else "-"] if len(models) > 1 else []
+        model = (
+            [Path(record.model.path or record.model.ref).stem if record.model else "-"]
+            if len(models) > 1
+            else []
+        )
         table.add_row(*model, *_cells(record), verdict_text(record, reused), _time(record))
     return table
 

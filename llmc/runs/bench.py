@@ -10,9 +10,9 @@ from llmc import mcbin
 from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import items_path, read_items
 from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
+from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.errors import UsageError
 from llmc.runs.record import BenchmarkIdentity
-from llmc.runs.select import like_llama, seeded_sample
 from llmc.runs.settings import Settings
 
 

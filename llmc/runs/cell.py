@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from llmc import __version__, console, mcbin
+from llmc.benchmarks.select import seeded_sample
 from llmc.engine.plan import Plan, plan
 from llmc.engine.preflight import Preflight, preflight
 from llmc.errors import RefusedError
@@ -24,7 +25,6 @@ from llmc.runs.record import (
     RunRecord,
     content_key,
 )
-from llmc.runs.select import seeded_sample
 from llmc.runs.settings import FirstTime, Settings
 
 LAYOUT_NOISE = 0.01  # share of flipped answers above which the noise is worth a warning
@@ -120,7 +120,7 @@ def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]
     if not hazards:
         return []
     if settings.on_hazard == "fail":
-        slug, indices = next(iter(hazards.items()))
+        slug = next(iter(hazards))
         count = sum(len(each) for each in hazards.values())
         raise RefusedError(
             slug,

@@ -154,7 +154,7 @@ def _golds_in_order(contents: Contents, subset: int | None) -> bytes | None:
     tasks = contents.facts.tasks
     if subset is None or not 0 < subset < tasks:
         return contents.golds
-    from llmc.runs.select import like_llama
+    from llmc.benchmarks.select import like_llama
 
     return bytes(contents.golds[i] for i in like_llama(tasks, subset))
 

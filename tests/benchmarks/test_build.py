@@ -16,9 +16,10 @@ from hub_server import repo, serve
 from llmc import mcbin
 from llmc.benchmarks import build, manifest, names
 from llmc.benchmarks import spec as specs
-from llmc.benchmarks.build import ensure_built, seeded_sample, write_subset
+from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import items_path, read_items, to_task
 from llmc.benchmarks.manifest import entry_for_bin
+from llmc.benchmarks.select import seeded_sample
 from llmc.errors import FetchError, InputFileError, LlmcError, UsageError
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.runs.select import like_llama, seeded_sample
+from llmc.benchmarks.select import like_llama, seeded_sample
 
 # The first outputs of std::mt19937(1).
 OUTPUTS = [1791095845, 4282876139, 3093770124, 4005303368, 491263]
