@@ -207,8 +207,9 @@ def _counts(case: Case) -> Iterator[Finding]:
         size = said.stdout_bytes + said.stderr_bytes + said.combined_bytes
         yield finding("no-output", f"no task line in {counted(size, 'byte')} of output")
         return
-    if said.rows_total == 0 and expected is None and said.finals:
-        yield finding("no-output", "a final line without task lines: they are in the other stream (stdout)")
+    if said.rows_total == 0 and not expected and not said.error_lines:
+        elsewhere = ": they are in the other stream (stdout)" if said.finals else ""
+        yield finding("no-output", f"no task lines{elsewhere}")
         return
     if expected is not None and said.rows_total < expected and (said.rows_total or said.announced or said.finals):
         elsewhere = " (the task lines are in the other stream, stdout)" if said.finals and not said.rows_total else ""

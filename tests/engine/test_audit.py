@@ -216,6 +216,8 @@ def test_nothing_to_compare_with_is_an_error() -> None:
     assert slugs(silent) == ["no-output", "exit-unknown", "benchmark-unknown"]
     final_only = verdict(Output(b"", b"Final result: 50.0000 +/- 1.0000\n"), facts=None)
     assert slugs(final_only, "error") == ["no-output"]
+    none = verdict(Output(b"", b"multiple_choice_score: there are 0 tasks in prompt\n"), facts=None)
+    assert slugs(none, "error") == ["no-output"]
 
 
 def test_without_the_file_the_announcement_counts() -> None:
