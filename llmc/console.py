@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = "llmc.cli/1"
+PIPE_WIDTH = 120
 PLAIN_SECONDS = 10.0  # between two plain progress lines
 
 _json_mode = False
@@ -54,17 +55,25 @@ def _results() -> IO[str]:
 
 
 def stdout() -> Console:
-    from rich.console import Console
-
-    file = _results()
-    return Console(file=file, highlight=False, soft_wrap=not file.isatty())
+    return _console(_results())
 
 
 def stderr() -> Console:
+    return _console(sys.stderr or io.StringIO())
+
+
+def _console(file: IO[str]) -> Console:
     from rich.console import Console
 
-    file = sys.stderr or io.StringIO()
-    return Console(file=file, highlight=False, soft_wrap=not file.isatty())
+    if file.isatty():
+        return Console(file=file, highlight=False)
+    # A file or a pipe has no width of its own, and lines in it are not to be broken.
+    return Console(file=file, highlight=False, soft_wrap=True, width=int(os.environ.get("COLUMNS") or PIPE_WIDTH))
+
+
+def width() -> int:
+    """Columns of the terminal that results go to, or those of a line in a file or a pipe."""
+    return stdout().width
 
 
 def show(renderable: Any = "") -> None:

@@ -156,7 +156,7 @@ def _show(finished: list[Finished]) -> None:
     from llmc.report.run_table import groups_table, results_table
     from llmc.report.verdict import findings_renderable
 
-    console.show(results_table([(f.folder, f.record, f.reused) for f in finished]))
+    console.show(results_table([(f.folder, f.record, f.reused) for f in finished], console.width()))
     for each in finished:
         name = each.record.benchmark.name if each.record.benchmark else ""
         if each.record.groups:

@@ -30,7 +30,7 @@ def list_runs(out: Out = Path("out"), json: Json = False) -> int:
             good.append((folder, record, False))
     data = [{"folder": str(folder), "record": record.dump()} for folder, record, _ in good]
     if good:
-        console.show(results_table(good))
+        console.show(results_table(good, console.width()))
         console.show()
         for folder, _, _ in good:
             console.show_text(str(folder))
@@ -56,7 +56,7 @@ def show_run(
 
     folder = Store(out).find(name)
     record = load_record(folder)
-    console.show(results_table([(folder, record, False)]))
+    console.show(results_table([(folder, record, False)], console.width()))
     console.show()
     for label, value in _facts(record.dump()):
         console.show_text(f"{label:<12} {value}")

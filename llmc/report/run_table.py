@@ -12,6 +12,7 @@ from llmc.stats import wilson
 if TYPE_CHECKING:
     from rich.table import Table
 
+WIDE = 100
 _STYLES = {"trusted": "green", "untrusted": "bold red", "interrupted": "yellow"}
 
 
@@ -33,34 +34,40 @@ def duration(seconds: float | None) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    return f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{100 * low:.1f}-{100 * high:.1f}"
 
 
-def verdict_text(record: RunRecord, reused: bool = False) -> str:
-    style = _STYLES[record.status]
-    return f"[{style}]{record.status}[/]" + (" (reused)" if reused else "")
+def _verdict(record: RunRecord) -> str:
+    return f"[{_STYLES[record.status]}]{record.status}[/]"
 
 
-def results_table(runs: Sequence[tuple[Path, RunRecord, bool]]) -> Table:
-    """One row a run: tasks, accuracy with its Wilson interval, chance, majority baseline, verdict, time."""
+def results_table(runs: Sequence[tuple[Path, RunRecord, bool]], width: int = 120) -> Table:
+    """One row a run: tasks, accuracy with its Wilson interval, chance, majority baseline, verdict, time.
+
+    On a terminal narrower than ``WIDE`` columns a sample's name goes on two lines.
+    """
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    narrow = width < WIDE
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold")
     models = {record.model.ref if record.model else "" for _, record, _ in runs}
     if len(models) > 1:
         table.add_column("model", overflow="fold")
     table.add_column("benchmark", overflow="fold")
-    for name in ("tasks", "accuracy", "95 % interval", "chance", "majority"):
+    for name in ("tasks", "accuracy", "95 % CI", "chance", "majority"):
         table.add_column(name, justify="right")
-    table.add_column("verdict")
-    table.add_column("time", justify="right")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
     for _, record, reused in runs:
         model = (
             [Path(record.model.path or record.model.ref).stem if record.model else "-"]
             if len(models) > 1
             else []
         )
-        table.add_row(*model, *_cells(record), verdict_text(record, reused), _time(record))
+        name, *figures = _cells(record)
+        shown = name.replace(".", "\n.", 1) if narrow else name
+        time = "reused" if reused else duration(record.timings.total if record.timings else None)
+        table.add_row(*model, shown, *figures, _verdict(record), time)
     return table
 
 
@@ -77,17 +84,13 @@ def _cells(record: RunRecord) -> list[str]:
     ]
 
 
-def _time(record: RunRecord) -> str:
-    return duration(record.timings.total if record.timings else None)
-
-
 def groups_table(record: RunRecord) -> Table:
     """Accuracy by group, with its interval; the last row is the mean over groups (macro average)."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("group", overflow="fold")
-    for name in ("tasks", "accuracy", "95 % interval"):
+    for name in ("tasks", "accuracy", "95 % CI"):
         table.add_column(name, justify="right")
     for name, group in record.groups.items():
         low, high = wilson(group.correct, group.tasks)

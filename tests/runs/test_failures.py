@@ -12,7 +12,7 @@ from helpers import Called, Cli, letter_tasks
 from llmc import mcbin
 
 TASKS = 24
-SCORE = re.compile(r"\d+(\.\d+)? %\s+\d+(\.\d+)? to ")
+SCORE = re.compile(r"\d+(\.\d+)? %\s+\d+(\.\d+)?-\d")
 
 SILENT = [
     ("cut=3", "scored-fewer"),
