@@ -111,11 +111,13 @@ def _write_record(path: Path, executed: Executed) -> None:
 
 
 def _show(executed: Executed) -> None:
+    from rich.text import Text
+
     from llmc.report.verdict import findings_renderable, verdict_text
 
     record = executed.record
     console.show()
-    console.show(verdict_text(record.exit_code == ExitCode.OK, record.findings))
+    console.show(Text.assemble("llmc: ", verdict_text(record.exit_code == ExitCode.OK, record.findings)))
     if record.result is not None:
         score = record.result
         console.show(

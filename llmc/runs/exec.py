@@ -106,9 +106,15 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
         record = _record(seen, model_name)
         store.finish(folder, record)
     except BaseException:
-        store.discard(folder)
+        _discard_if_empty(folder)
         raise
     return Executed(folder, record, exit_code(outcome, record))
+
+
+def _discard_if_empty(folder: Path) -> None:
+    """Remove the folder of a command that never said anything; what it did say is worth keeping."""
+    if not any(path.stat().st_size for path in folder.glob("*.log")):
+        store.discard(folder)
 
 
 def exit_code(outcome: Outcome, record: RunRecord) -> int:

@@ -19,6 +19,7 @@ import pytest
 from llmc import mcbin
 from llmc.__main__ import run as llmc
 from llmc.runs.record import RunRecord, load_record
+from llmc.runs.store import Store
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="tracked by the kernel on Linux only")
 RIGHT = [1, 0, 1, 1, 0, 1, 1, 1, 0, 1]
@@ -434,6 +435,26 @@ def test_what_cannot_run_is_one_message_and_exit_2(
     assert says in seen.err and "fix:" in seen.err
     assert "Traceback" not in seen.err and "internal error" not in seen.err
     assert not list(exec_.folder.glob("out/runs/*"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_keeps_what_was_written_and_says_so(
+    exec_: Exec, mode: Callable[[str], None], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode("hang=after")
+    new_folder = Store.new_folder
+
+    def full(self: Store, *names: str) -> Path:
+        folder = new_folder(self, *names)
+        (folder / "stderr.log").symlink_to("/dev/full")
+        return folder
+
+    monkeypatch.setattr(Store, "new_folder", full)
+    assert exec_() == 2
+    err = capfd.readouterr().err
+    assert "stderr.log" in err and "room" in err and "Traceback" not in err
+    assert gone(exec_.calls()[0]["pid"])
+    assert not list(exec_.folder.glob("out/runs/*/record.json"))
 
 
 def test_an_error_in_json_mode_leaves_stdout_alone(exec_: Exec, capfd: pytest.CaptureFixture[str]) -> None:

