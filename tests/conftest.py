@@ -142,9 +142,7 @@ def wheel_index(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
         with zipfile.ZipFile(path, "w") as wheel:
             for name, data in files.items():
                 wheel.writestr(name, data)
-            wheel.writestr(
-                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-            )
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
             wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{info}/RECORD", "")
         return path

@@ -60,9 +60,7 @@ def test_malformed_references_show_the_right_form(text: str, remedy: str) -> Non
     assert remedy in caught.value.remedy
 
 
-def test_an_existing_path_is_a_path_whatever_it_looks_like(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_path_is_a_path_whatever_it_looks_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("o").mkdir()
     Path("o/r:Q4_0").write_bytes(GGUF)
@@ -316,17 +314,13 @@ def test_the_environment_alone_decides(tmp_path: Path, own_cache: Path) -> None:
     with serve({"o/r": repo({"m.gguf": GGUF}, commit, gated=True, token="t")}) as server:
         env = {**os.environ, "HF_ENDPOINT": server.url, "HF_TOKEN": "t", "HF_HOME": str(tmp_path / "home")}
         env.pop("HF_HUB_OFFLINE", None)
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
         path = Path(done.stdout.strip())
         assert path.is_relative_to(tmp_path / "home")
         assert path.read_bytes() == GGUF
         env |= {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
         env["LLMC_CACHE"] = str(tmp_path / "another")  # only the Hub's own cache knows the file
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
         assert Path(done.stdout.strip()) == path
 
 
@@ -381,9 +375,7 @@ def test_what_a_wheel_or_index_does_not_have(
     assert caught.value.remedy
 
 
-def test_a_hostile_wheel_writes_nothing_outside(
-    wheel_index: MakeWheel, own_cache: Path, tmp_path: Path
-) -> None:
+def test_a_hostile_wheel_writes_nothing_outside(wheel_index: MakeWheel, own_cache: Path, tmp_path: Path) -> None:
     wheel_index("data-pkg", "1.0", {"d/../../../../escaped.txt": b"x", "d/ok.txt": b"y"})
     with pytest.raises(UsageError):
         fetch_pypi("data-pkg", "1.0", "d")
@@ -429,9 +421,7 @@ def test_no_pip(wheel_index: MakeWheel, monkeypatch: pytest.MonkeyPatch) -> None
     assert "ensurepip" in caught.value.remedy
 
 
-def test_cache_that_cannot_be_written(
-    wheel_index: MakeWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_that_cannot_be_written(wheel_index: MakeWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel_index("data-pkg", "1.0", FILES)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LLMC_CACHE", str(tmp_path / "file"))

@@ -30,9 +30,7 @@ def like_llama(tasks: int, count: int) -> list[int]:
     for draw in draws * scale:
         j = int(draw * np.float32(len(left)))
         if j >= len(left):  # a draw that rounds up to 1: llama.cpp would read past the end here
-            raise UsageError(
-                f"llama.cpp's own selection of {count} questions is undefined here", "choose another N"
-            )
+            raise UsageError(f"llama.cpp's own selection of {count} questions is undefined here", "choose another N")
         picked.append(left[j])
         left[j] = left[-1]
         left.pop()

@@ -57,9 +57,7 @@ def _summary(one: Benchmark) -> dict[str, Any]:
 
 @bench.command()
 def show(
-    benchmark: Annotated[
-        str, typer.Argument(metavar="NAME", help="A benchmark, or benchmark-split@protocol.")
-    ],
+    benchmark: Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, or benchmark-split@protocol.")],
     out: Out = Path("out"),
     json: Json = False,
 ) -> None:
@@ -79,8 +77,7 @@ def show(
         "splits": ", ".join(_split_text(one, name) for name in _default_first(one.splits, one.default_split)),
         "unlabelled": ", ".join(one.unlabelled),
         "protocols": ", ".join(
-            f"{name} ({one.protocols[name].form})"
-            for name in _default_first(one.protocols, one.default_protocol)
+            f"{name} ({one.protocols[name].form})" for name in _default_first(one.protocols, one.default_protocol)
         ),
         "licence": one.licence,
         "citation": one.citation,
@@ -103,9 +100,7 @@ def show(
         "gold": item.gold,
         "real": built,
     }
-    console.emit(
-        "bench show", {**_summary(one), "split": target.split, "protocol": target.protocol, "example": shown}
-    )
+    console.emit("bench show", {**_summary(one), "split": target.split, "protocol": target.protocol, "example": shown})
 
 
 def _example(target: Target, out: Path) -> tuple[Item, bool]:

@@ -25,20 +25,14 @@ def build(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Build every benchmark of the catalogue.")] = False,
     split: Annotated[str | None, typer.Option("--split", help="Split to build, if not the default.")] = None,
-    protocol: Annotated[
-        str | None, typer.Option("--protocol", help="Whose prompt: llama-mc, lm-eval, ...")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Also write a sample of N tasks.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Option("--protocol", help="Whose prompt: llama-mc, lm-eval, ...")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Also write a sample of N tasks.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of --limit.")] = 0,
     source: Annotated[
         Path | None,
         typer.Option("--source", help="Rows to build from: a file or folder, in the Hub's columns."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Build again even if the files are up to date.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build again even if the files are up to date.")] = False,
     out: Out = Path("out"),
     json: Json = False,
 ) -> None:
@@ -60,12 +54,8 @@ def build(
     _show(built, out)
     if failed:
         reasons = "; ".join(f"{name}: {error.what}" for name, error in failed)
-        raise UsageError(
-            f"{len(failed)} of {len(targets)} could not be built: {reasons}", failed[0][1].remedy
-        )
-    console.emit(
-        "build", {"out": str(out), "built": [e.model_dump(mode="json", by_alias=True) for e in built]}
-    )
+        raise UsageError(f"{len(failed)} of {len(targets)} could not be built: {reasons}", failed[0][1].remedy)
+    console.emit("build", {"out": str(out), "built": [e.model_dump(mode="json", by_alias=True) for e in built]})
 
 
 def _targets(given: list[str], every: bool, split: str | None, protocol: str | None) -> list[Target]:

@@ -34,8 +34,6 @@ def doctor(json: Json = False) -> int:
     console.show(table)
     missing = [check.name for check in found if check.level == "missing"]
     code = ExitCode.USAGE if missing else ExitCode.OK
-    console.show_text(
-        f"not ready: {', '.join(missing)}" if missing else "ready: everything `llmc run` needs is here"
-    )
+    console.show_text(f"not ready: {', '.join(missing)}" if missing else "ready: everything `llmc run` needs is here")
     console.emit("doctor", {"ready": not missing, "checks": [asdict(check) for check in found]}, code)
     return int(code)

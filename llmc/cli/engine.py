@@ -26,20 +26,14 @@ app.add_typer(engine_app, name="engine")
 def install(
     backend: Annotated[
         str | None,
-        typer.Option(
-            "--backend", help="cpu, cuda, metal, vulkan, hip, sycl, ...; metal on Apple silicon, else cpu."
-        ),
+        typer.Option("--backend", help="cpu, cuda, metal, vulkan, hip, sycl, ...; metal on Apple silicon, else cpu."),
     ] = None,
     cmake_arg: Annotated[
         list[str] | None,
         typer.Option("--cmake-arg", help="Passed to cmake, as --cmake-arg=-DNAME=VALUE; repeatable."),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Compilers at a time (default: every core).")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Build again even if the engine is there and whole.")
-    ] = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Compilers at a time (default: every core).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build again even if the engine is there and whole.")] = False,
     json: Json = False,
 ) -> int:
     """Build a pinned llama.cpp with its Python binding into the cache (a few minutes, once).
@@ -54,9 +48,7 @@ def install(
     engine = known if known and not force else builder.install(chosen, arguments, jobs, force)
     fresh = engine is not known
     told = f"in {engine.meta.get('seconds')} s" if fresh else "already, and whole"
-    console.show_text(
-        f"llama.cpp build {engine.meta.get('build')} ({chosen}) is installed {told}: {engine.root}"
-    )
+    console.show_text(f"llama.cpp build {engine.meta.get('build')} ({chosen}) is installed {told}: {engine.root}")
     console.emit("engine install", {"installed_now": fresh, "engine": _engine_data(engine)})
     return int(ExitCode.OK)
 
@@ -80,9 +72,7 @@ def list_engines(json: Json = False) -> int:
         table = Table("engine", "llama.cpp", "backend", "installed", Column("state", overflow="fold"))
         for e in engines:
             build = f"build {e.meta.get('build', '?')}"
-            table.add_row(
-                e.name, build, e.backend, str(e.meta.get("installed", "")), state[e.name] or "whole"
-            )
+            table.add_row(e.name, build, e.backend, str(e.meta.get("installed", "")), state[e.name] or "whole")
         console.show(table)
     else:
         console.show_text(f"no engine in {engines_dir()}; `llmc engine install` builds one")
@@ -135,8 +125,6 @@ def _cell(value: Any) -> str:
 
 
 def _engine_data(engine: InstalledEngine) -> dict[str, Any]:
-    fields = {
-        name: str(value) if isinstance(value, Path) else value for name, value in asdict(engine).items()
-    }
+    fields = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(engine).items()}
     fields["meta"] = {name: value for name, value in engine.meta.items() if name not in ("files", "cpu")}
     return {"name": engine.name, **fields}

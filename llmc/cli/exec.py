@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,21 +71,10 @@ def exec_(
     executed = execute(command, out, limits)
     if record is not None:
         _write_record(record, executed)
-    with _reader_may_leave():
-        _show(executed)
-        data = {"folder": str(executed.folder), "record": executed.record.dump()}
-        console.emit("exec", data, executed.record.exit_code, executed.exit_code)
+    _show(executed)
+    data = {"folder": str(executed.folder), "record": executed.record.dump()}
+    console.emit("exec", data, executed.record.exit_code, executed.exit_code)
     return executed.exit_code
-
-
-@contextlib.contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    """Let the exit code stand when nobody reads the verdict any more (``2>&1 | head``)."""
-    try:
-        yield
-    except (BrokenPipeError, SystemExit):  # the second is how rich reports the first
-        if sys.stderr is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _check_writable(path: Path | None) -> None:

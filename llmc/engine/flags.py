@@ -90,9 +90,7 @@ class UserFlags:
             return None
         text = self.values[name] or ""
         if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
-            raise UsageError(
-                f"{name} takes a whole number above 0, got {text!r}", f"write for example `{name} 16`"
-            )
+            raise UsageError(f"{name} takes a whole number above 0, got {text!r}", f"write for example `{name} 16`")
         return int(text)
 
 
@@ -121,14 +119,10 @@ def parse(given: Iterable[str], known: Iterable[str] = ()) -> UserFlags:
             values[current] = word if values[current] is None else f"{values[current]} {word}"
             continue
         if "=" in word:
-            raise UsageError(
-                f"llama-perplexity does not read {word!r}", "write the value as a word of its own"
-            )
+            raise UsageError(f"llama-perplexity does not read {word!r}", "write the value as a word of its own")
         current = ALIASES.get(word, word)
         if current in REFUSED:
-            raise UsageError(
-                f"{word} cannot be passed to a safe run: {REFUSED[current]}", f"leave out {word}"
-            )
+            raise UsageError(f"{word} cannot be passed to a safe run: {REFUSED[current]}", f"leave out {word}")
         if names and word not in names:
             raise UsageError(f"this engine does not know {word}{did_you_mean(word, names)}", "see its --help")
         values[current] = None

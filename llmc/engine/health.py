@@ -59,9 +59,7 @@ class Health:
 
 def binomial_tail(successes: int, trials: int, chance: float) -> float:
     """P(X >= successes) for X binomial(trials, chance), summed exactly."""
-    terms = (
-        math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(successes, trials + 1)
-    )
+    terms = (math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(successes, trials + 1))
     return min(1.0, math.fsum(terms))
 
 
@@ -88,9 +86,7 @@ def health_check(
     or a device that breaks a model is the model's trouble with those flags only.
     """
     flags = _without_layout(user)
-    key = hashlib.sha256(
-        json.dumps([probe.identity, model_sha256, flags, _canary_version()]).encode()
-    ).hexdigest()
+    key = hashlib.sha256(json.dumps([probe.identity, model_sha256, flags, _canary_version()]).encode()).hexdigest()
     entry = cache_dir("health", f"{key}.json")
     if (known := read_cache(entry)) is not None:
         try:

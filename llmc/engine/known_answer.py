@@ -82,9 +82,7 @@ class KnownAnswerModel:
         for sequence in sequences:
             rest = sequence[shared:]
             if not rest:
-                raise ValueError(
-                    "an option lies inside the common prefix: llama.cpp's score for it is undefined"
-                )
+                raise ValueError("an option lies inside the common prefix: llama.cpp's score for it is undefined")
             scores.append(sum(self.logprobs[token] for token in rest) / len(rest))
         return scores
 

@@ -105,9 +105,7 @@ def plan(
     if budget is not None and _memory(model, total, flags).total > budget and not flags.has("-c"):
         total = _cut(model, preflight, flags, sequences, total, budget, probe)
         findings.append(
-            finding(
-                "layout-cut-to-memory", f"total context cut to {total} tokens to stay within {_mib(budget)}"
-            )
+            finding("layout-cut-to-memory", f"total context cut to {total} tokens to stay within {_mib(budget)}")
         )
     memory = _memory(model, total, flags)
     if budget is not None and memory.total > budget:
@@ -136,9 +134,7 @@ def plan(
 def _sequences(probe: ProbeResult, facts: BinFacts, flags: UserFlags, alternative: bool) -> int:
     widest = facts.widest
     if widest > MAX_OPTIONS:
-        raise RefusedError(
-            "too-many-options", f"a task has {widest} options, llama.cpp scores at most {MAX_OPTIONS}"
-        )
+        raise RefusedError("too-many-options", f"a task has {widest} options, llama.cpp scores at most {MAX_OPTIONS}")
     asked = flags.number("-np")
     if asked is not None:
         if max(4, asked) < widest:
@@ -171,7 +167,8 @@ def _total_context(
             need = -(-longest // sequences) if probe.context_rule == "multiplied" else longest
             raise RefusedError(
                 "context-too-small",
-                f"-c {asked} gives {_usable(total, probe)} tokens in all, task {preflight.longest_task} takes {longest}",
+                f"-c {asked} gives {_usable(total, probe)} tokens in all, "
+                f"task {preflight.longest_task} takes {longest}",
                 f"pass -c {need} or more, or leave it out",
             )
         return total

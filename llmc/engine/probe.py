@@ -66,7 +66,7 @@ class ProbeResult(BaseModel):
 
 
 def probe(files: EngineFiles, *, force: bool = False) -> ProbeResult:
-    """Return what is known of an engine, probing it when its identity is new (about half a second)."""
+    """Return what is known of an engine, probing it when its identity is new (a second or two)."""
     key = identity(files)
     entry = cache_dir("probe", f"{key}.json")
     if not force and (known := read_cache(entry)) is not None:
@@ -96,7 +96,8 @@ class _Prober:
     def __init__(self, files: EngineFiles, folder: Path) -> None:
         self.files, self.folder = files, folder
         self.environment = environment.scrubbed().variables
-        self.model = KnownAnswerModel()
+        # Unused vocabulary makes the engine slow enough at its exit to get its last lines out (see launch).
+        self.model = KnownAnswerModel(padding=20_000)
         self.runs = 0
 
     def probe(self, key: str) -> ProbeResult:
@@ -106,9 +107,7 @@ class _Prober:
         version, build = parse_version(version_text)
         model = self.model.write(self.folder / "model.gguf")
         known = mcbin.write(self.folder / "known.bin", known_tasks())
-        expected = "".join(
-            str(int(self.model.choice(t.question, t.options) == t.gold)) for t in known_tasks()
-        )
+        expected = "".join(str(int(self.model.choice(t.question, t.options) == t.gold)) for t in known_tasks())
         base, kvu, answer = self._find_arguments(flags, model, known, expected)
         usable = not answer.reason
         context_rule: Literal["multiplied", "total"] = "total"
@@ -277,9 +276,7 @@ def parse_flags(help_text: str) -> set[str]:
 
 def parse_version(text: str) -> tuple[str, int | None]:
     """Return (version string, build number or None) from ``--version`` output of any flavour."""
-    match = re.search(r"^\s*version:\s*(.+?)\s*$", text, re.M) or re.search(
-        r"^\s*(llamafile\S*\s+v\S+)", text, re.M
-    )
+    match = re.search(r"^\s*version:\s*(.+?)\s*$", text, re.M) or re.search(r"^\s*(llamafile\S*\s+v\S+)", text, re.M)
     if not match:
         return "", None
     version = match.group(1)

@@ -112,9 +112,7 @@ class Steps:
         return output
 
     @contextlib.contextmanager
-    def _started(
-        self, title: str, command: Sequence[str], log: IO[bytes]
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, title: str, command: Sequence[str], log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         try:
             # A session of its own, so that compilers started by ninja can be ended with it.
             child = subprocess.Popen(
@@ -147,9 +145,7 @@ class Steps:
         quoted = "".join(f"\n    {line[:300]}" for line in telling[-QUOTED_LINES:])
         tail = "\n".join(lines[-400:])
         remedy = next((text for pattern, text in REMEDIES if re.search(pattern, tail)), "read the log")
-        return EngineError(
-            f"{title}: {Path(command[0]).name}: {how}{quoted}\n  the whole log: {self.log}", remedy
-        )
+        return EngineError(f"{title}: {Path(command[0]).name}: {how}{quoted}\n  the whole log: {self.log}", remedy)
 
 
 def _follow(stream: IO[bytes], log: IO[bytes]) -> Iterator[tuple[float, str]]:

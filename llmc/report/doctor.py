@@ -104,9 +104,7 @@ def _engine() -> Iterator[Check]:
         yield Check("engine", "missing", f"{command}: {result.reason}", "`llmc engine install`")
         return
     devices = ", ".join(result.devices) or "CPU only"
-    yield Check(
-        "engine", "ok", f"{command}: {result.flavour}, version {result.version or 'unknown'}, {devices}"
-    )
+    yield Check("engine", "ok", f"{command}: {result.flavour}, version {result.version or 'unknown'}, {devices}")
     yield Check("known answers", "ok", "this engine scores questions with known answers as computed by hand")
 
 
@@ -159,9 +157,7 @@ def _build_tools() -> Iterator[Check]:
         yield Check("C++ compiler", "note", detail, "apt install g++, or xcode-select --install")
     lacking = [name for name in ("pip", "venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if lacking:
-        detail = (
-            f"this Python lacks {', '.join(lacking)}: needed by `llmc engine install` and pypi: references"
-        )
+        detail = f"this Python lacks {', '.join(lacking)}: needed by `llmc engine install` and pypi: references"
         remedy = f"`{sys.executable} -m ensurepip`, or `apt install python3-venv python3-pip`"
         yield Check("pip and venv", "note", detail, remedy)
     else:
@@ -208,9 +204,7 @@ def _llama_settings() -> Iterator[Check]:
         detail = f"{user}: `llmc run` keeps it from being read; `llmc exec` does not"
         yield Check("config.ini", "note", detail, "move it away if its settings are not meant for benchmarks")
     if SYSTEM_CONFIG.is_file():
-        detail = (
-            f"{SYSTEM_CONFIG}: cannot be switched off; llmc overrides the settings that matter, records it"
-        )
+        detail = f"{SYSTEM_CONFIG}: cannot be switched off; llmc overrides the settings that matter, records it"
         yield Check("config.ini", "note", detail, "remove it if it is not needed")
     if not user.is_file() and not SYSTEM_CONFIG.is_file():
         yield Check("config.ini", "ok", "none that llama.cpp would read")

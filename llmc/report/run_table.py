@@ -59,11 +59,7 @@ def results_table(runs: Sequence[tuple[Path, RunRecord, bool]], width: int = 120
     table.add_column("verdict", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     for _, record, reused in runs:
-        model = (
-            [Path(record.model.path or record.model.ref).stem if record.model else "-"]
-            if len(models) > 1
-            else []
-        )
+        model = [Path(record.model.path or record.model.ref).stem if record.model else "-"] if len(models) > 1 else []
         name, *figures = _cells(record)
         shown = name.replace(".", "\n.", 1) if narrow else name
         time = "reused" if reused else duration(record.timings.total if record.timings else None)

@@ -12,6 +12,7 @@ from llmc.benchmarks.item import items_path, read_items
 from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
 from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.errors import UsageError
+from llmc.runs.identity import benchmark_identity
 from llmc.runs.record import BenchmarkIdentity
 from llmc.runs.settings import Settings
 
@@ -43,17 +44,8 @@ class Bench:
     def identity(self) -> BenchmarkIdentity:
         entry = self.entry.model_dump(mode="json") if self.entry else {}
         keep = ("benchmark", "split", "protocol", "form", "shots", "source", "licence")
-        return BenchmarkIdentity(
-            name=self.name,
-            path=str(self.path),
-            sha256=self.facts.sha256,
-            tasks=self.facts.tasks,
-            chance=self.facts.chance,
-            majority_position=self.facts.majority_position,
-            majority_share=self.facts.majority_share,
-            selection=entry.get("selection"),
-            source={key: entry[key] for key in keep if entry.get(key) is not None} or None,
-        )
+        source = {key: entry[key] for key in keep if entry.get(key) is not None} or None
+        return benchmark_identity(self.name, self.path, self.facts, selection=entry.get("selection"), source=source)
 
 
 def open_bench(name: str, settings: Settings) -> Bench:

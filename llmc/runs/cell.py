@@ -18,13 +18,7 @@ from llmc.findings import Finding, finding, has_error
 from llmc.runs import evidence, parts, store
 from llmc.runs.bench import Bench
 from llmc.runs.prepare import PreparedEngine, PreparedModel, check_health
-from llmc.runs.record import (
-    RULE,
-    Comparability,
-    LayoutCheck,
-    RunRecord,
-    content_key,
-)
+from llmc.runs.record import Comparability, LayoutCheck, RunRecord, content_key
 from llmc.runs.settings import FirstTime, Settings
 
 LAYOUT_NOISE = 0.01  # share of flipped answers above which the noise is worth a warning
@@ -62,9 +56,7 @@ class Finished:
     reused: bool
 
 
-def plan_cell(
-    engine: PreparedEngine, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime
-) -> Cell:
+def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime) -> Cell:
     """Plan one cell; raises RefusedError for what would go wrong, before anything is launched."""
     with first.measure("preflight"), console.progress(f"token counts of {bench.name}", bench.facts.tasks) as advance:
         checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts, advance=advance)
@@ -82,9 +74,7 @@ def plan_cell(
         findings.append(finding("preflight-bounds-only", checked.reason))
     if bench.facts.duplicates:
         first_few = ", ".join(map(str, bench.facts.first_duplicates[:10]))
-        findings.append(
-            finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}")
-        )
+        findings.append(finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}"))
     if excluded:
         findings.append(finding("items-excluded", f"{len(excluded)} tasks: {_named(bench, excluded)}"))
     comparability = evidence.comparability(engine, bench, launch, excluded)
@@ -130,9 +120,7 @@ def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]
         )
     excluded = sorted({index for indices in hazards.values() for index in indices})
     if len(excluded) == bench.facts.tasks:
-        raise RefusedError(
-            "items-excluded", f"{bench.name}: every task is a hazard; none is left to score", ""
-        )
+        raise RefusedError("items-excluded", f"{bench.name}: every task is a hazard; none is left to score", "")
     return excluded
 
 
@@ -247,11 +235,6 @@ def _layout_check(cell: Cell, results: list[parts.PartResult], folder: Path) -> 
     sample.unlink(missing_ok=True)
     if result.correct is None:
         why = "; ".join(f.detail for f in result.findings if f.severity == "error")
-        raise RefusedError(
-            "layout-noise", f"the layout check itself failed: {why}", "run without --layout-check"
-        )
+        raise RefusedError("layout-noise", f"the layout check itself failed: {why}", "run without --layout-check")
     flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
     return LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
-
-
-__all__ = ["RULE", "Cell", "Finished", "plan_cell", "run_cell"]

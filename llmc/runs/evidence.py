@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,20 +10,18 @@ from llmc.engine.plan import Plan
 from llmc.findings import Finding, finding, has_error
 from llmc.runs import store
 from llmc.runs.bench import Bench
+from llmc.runs.identity import host, must_match, result_of
 from llmc.runs.parts import PartResult
 from llmc.runs.prepare import PreparedEngine
 from llmc.runs.record import (
-    RULE,
     Comparability,
     Counts,
     GroupScore,
     LayoutCheck,
-    Result,
     RunRecord,
     Timings,
     content_key,
 )
-from llmc.stats import wilson
 
 if TYPE_CHECKING:
     from llmc.runs.cell import Cell
@@ -33,15 +29,7 @@ if TYPE_CHECKING:
 
 def comparability(engine: PreparedEngine, bench: Bench, plan: Plan, excluded: Sequence[int]) -> Comparability:
     """What must be equal before two runs are paired, hashed, and what should be equal, listed."""
-    must = {
-        "benchmark_sha256": bench.facts.sha256,
-        "excluded": list(excluded),
-        "scorer": "perplexity",
-        "rule": RULE,
-        "tokenization": "joint",
-        "bos": "model",
-        "truncation": "never",
-    }
+    must = must_match(bench.facts.sha256, excluded)
     should = {
         "engine_flavour": engine.probe.flavour,
         "engine_version": engine.probe.version,
@@ -77,6 +65,7 @@ def assemble(
         status = "trusted"
     elif interrupted:
         status = "interrupted"
+    engine_se = results[0].standard_error if len(results) == 1 else None
     return RunRecord(
         llmc_version=version,
         kind="run",
@@ -102,7 +91,7 @@ def assemble(
         correct=correct if trusted else None,
         excluded=_excluded_ids(cell),
         groups=_groups(cell, correct) if trusted and correct is not None else {},
-        result=_result(correct, results) if trusted and correct is not None else None,
+        result=result_of(correct, engine_se) if trusted and correct is not None else None,
         layout_check=layout_check,
         comparability=cell.comparability,
         reuse_key=cell.reuse_key,
@@ -114,29 +103,6 @@ def layout_findings(check: LayoutCheck | None, threshold: float) -> list[Finding
         return []
     share = 100 * check.flipped / check.tasks
     return [finding("layout-noise", f"{check.flipped} of {check.tasks} answers ({share:.1f} %) changed")]
-
-
-def host() -> dict[str, Any]:
-    """What this machine is, as far as it bears on speed and numerics."""
-    return {
-        "system": platform.system(),
-        "release": platform.release(),
-        "machine": platform.machine(),
-        "cpu": _cpu_name(),
-        "cores": os.cpu_count(),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "python": platform.python_version(),
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-            return next(
-                (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), ""
-            )
-    except OSError:
-        return platform.processor()
 
 
 def _merged_correct(results: Sequence[PartResult], tasks: int) -> str | None:
@@ -195,20 +161,6 @@ def _groups(cell: Cell, correct: str) -> dict[str, GroupScore]:
             seen[0] += 1
             seen[1] += mark == "1"
     return {name: GroupScore(tasks=n, correct=k) for name, (n, k) in sorted(tally.items())}
-
-
-def _result(correct: str, results: Sequence[PartResult]) -> Result:
-    right, tasks = correct.count("1"), len(correct)
-    low, high = wilson(right, tasks)
-    error = results[0].standard_error if len(results) == 1 else None
-    return Result(
-        accuracy=right / tasks,
-        correct=right,
-        tasks=tasks,
-        wilson_low=low,
-        wilson_high=high,
-        standard_error=None if error is None else error / 100,
-    )
 
 
 def _timings(cell: Cell, results: Sequence[PartResult], seconds: float) -> Timings:

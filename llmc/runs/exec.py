@@ -19,21 +19,19 @@ from llmc.files import sha256_file
 from llmc.findings import Finding, finding
 from llmc.runs import store
 from llmc.runs.command import EngineCommand, read_command
+from llmc.runs.identity import benchmark_identity, host, model_identity, must_match, result_of
 from llmc.runs.record import (
-    RULE,
     BenchmarkIdentity,
     Comparability,
     Counts,
     EngineIdentity,
     ModelIdentity,
     PartLog,
-    Result,
     RunRecord,
     Timings,
     content_key,
 )
 from llmc.runs.watched import Contents, WatchedBenchmark, WatchedModel
-from llmc.stats import wilson
 
 DEFAULT_LIMITS = Limits(timeout=None, stall=600.0, exit_grace=60.0)
 
@@ -183,8 +181,6 @@ def _stem(name: str | None) -> str:
 
 
 def _record(seen: _Seen, model_name: str | None) -> RunRecord:
-    from llmc.runs.evidence import host  # brings the planner along; the command should not wait for that
-
     verdict, outcome = seen.audit, seen.outcome
     trusted = verdict.trusted and verdict.correct is not None
     status: Literal["trusted", "untrusted", "interrupted"] = "trusted" if trusted else "untrusted"
@@ -217,7 +213,7 @@ def _record(seen: _Seen, model_name: str | None) -> RunRecord:
         ),
         findings=verdict.findings,
         correct=verdict.correct if trusted else None,
-        result=_result(verdict) if trusted else None,
+        result=result_of(verdict.correct, verdict.engine_se) if trusted and verdict.correct is not None else None,
         comparability=_comparability(seen),
     )
 
@@ -231,18 +227,7 @@ def _model(name: str | None) -> ModelIdentity | None:
         facts = read_model(Path(name))
     except LlmcError:
         return ModelIdentity(ref=name)
-    bits = facts.bits_per_weight
-    return ModelIdentity(
-        ref=name,
-        path=str(facts.path),
-        size=facts.size,
-        name=facts.name,
-        architecture=facts.architecture,
-        quantization=facts.quantization,
-        parameters=facts.parameters,
-        vocab_size=facts.vocab_size,
-        bits_per_weight=None if bits is None else round(bits, 4),
-    )
+    return model_identity(name, facts)
 
 
 def _benchmark(seen: _Seen) -> BenchmarkIdentity | None:
@@ -251,16 +236,7 @@ def _benchmark(seen: _Seen) -> BenchmarkIdentity | None:
         return None
     if facts is None:
         return BenchmarkIdentity(name=_stem(name), path=name)
-    return BenchmarkIdentity(
-        name=_stem(name),
-        path=name,
-        sha256=facts.sha256,
-        tasks=facts.tasks,
-        chance=facts.chance,
-        majority_position=facts.majority_position,
-        majority_share=facts.majority_share,
-        selection=_selection(seen),
-    )
+    return benchmark_identity(_stem(name), Path(name), facts, selection=_selection(seen))
 
 
 def _selection(seen: _Seen) -> dict[str, Any] | None:
@@ -307,33 +283,11 @@ def _part(seen: _Seen) -> PartLog:
     )
 
 
-def _result(verdict: Audit) -> Result:
-    assert verdict.correct is not None
-    right, tasks = verdict.correct.count("1"), len(verdict.correct)
-    low, high = wilson(right, tasks)
-    return Result(
-        accuracy=right / tasks,
-        correct=right,
-        tasks=tasks,
-        wilson_low=low,
-        wilson_high=high,
-        standard_error=None if verdict.engine_se is None else verdict.engine_se / 100,
-    )
-
-
 def _comparability(seen: _Seen) -> Comparability | None:
     """Return the same key that ``llmc run`` gives the same file, so that the two can be paired."""
     if seen.contents.facts is None:
         return None
-    must: dict[str, Any] = {
-        "benchmark_sha256": seen.contents.facts.sha256,
-        "excluded": [],
-        "scorer": "perplexity",
-        "rule": RULE,
-        "tokenization": "joint",
-        "bos": "model",
-        "truncation": "never",
-    }
+    must = must_match(seen.contents.facts.sha256)
     if (selection := _selection(seen)) is not None:
         must["selection"] = selection
     should = {"engine_version": seen.transcript.build, "layout": _layout(seen.transcript)}

@@ -16,6 +16,7 @@ from llmc.engine.process import Limits
 from llmc.errors import InputFileError
 from llmc.fetch import fetch_model
 from llmc.findings import Finding, finding
+from llmc.runs.identity import model_identity
 from llmc.runs.record import EngineIdentity, ModelIdentity
 from llmc.runs.settings import FirstTime, Settings
 
@@ -57,20 +58,7 @@ class PreparedModel:
         return self.facts.path.stem
 
     def identity(self) -> ModelIdentity:
-        facts = self.facts
-        bits = facts.bits_per_weight
-        return ModelIdentity(
-            ref=self.ref,
-            path=str(facts.path),
-            sha256=self.sha256,
-            size=facts.size,
-            name=facts.name,
-            architecture=facts.architecture,
-            quantization=facts.quantization,
-            parameters=facts.parameters,
-            vocab_size=facts.vocab_size,
-            bits_per_weight=None if bits is None else round(bits, 4),
-        )
+        return model_identity(self.ref, self.facts, self.sha256)
 
 
 def prepare_engine(settings: Settings, first: FirstTime) -> PreparedEngine:

@@ -171,9 +171,7 @@ class RunRecord(_Part):
     def _untrusted_has_no_score(self) -> RunRecord:
         if self.status != "trusted" and (self.result is not None or self.groups or self.correct is not None):
             raise ValueError("an untrusted record cannot hold a result")
-        if self.status == "trusted" and (
-            self.result is None or any(f.severity == "error" for f in self.findings)
-        ):
+        if self.status == "trusted" and (self.result is None or any(f.severity == "error" for f in self.findings)):
             raise ValueError("a trusted record needs a result and no error finding")
         return self
 
@@ -193,9 +191,7 @@ def load_record(path: Path) -> RunRecord:
     try:
         return RunRecord.model_validate_json(file.read_bytes())
     except OSError as error:
-        raise os_error(
-            error, "read", "name a run's folder or its record.json; see `llmc runs list`"
-        ) from error
+        raise os_error(error, "read", "name a run's folder or its record.json; see `llmc runs list`") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -43,9 +43,7 @@ class Store:
             except FileExistsError:
                 continue
             return folder
-        raise UsageError(
-            f"cannot make a folder for the run under {self.root}", "clear it, or choose another --out"
-        )
+        raise UsageError(f"cannot make a folder for the run under {self.root}", "clear it, or choose another --out")
 
     def partial_folder(self, key: str) -> Path:
         """Where a run in several parts keeps the finished ones, by content, until all are done."""

@@ -64,9 +64,7 @@ def test_verdicts(
 
 
 @pytest.mark.usefixtures("own_cache", "fake_engine")
-def test_a_model_is_checked_once(
-    cli: Cli, tmp_path: Path, known_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_checked_once(cli: Cli, tmp_path: Path, known_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "calls"
     monkeypatch.setenv("FAKE_ENGINE", "right")
     monkeypatch.setenv("FAKE_ENGINE_ONLY", "canary")

@@ -125,7 +125,9 @@ def test_a_process_that_said_everything_and_stays_is_ended(
     assert record["findings"][0]["slug"] == "did-not-exit"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("mode", ["", "printf", "old", "jsonl", "colours", "no-prefix", "quiet", "crlf", "final=missing"])
+@pytest.mark.parametrize(
+    "mode", ["", "printf", "old", "jsonl", "colours", "no-prefix", "quiet", "crlf", "final=missing"]
+)
 def test_complete_runs_are_trusted(
     mode: str, cli: Cli, setup: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
