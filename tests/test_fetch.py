@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from hub_server import Hub, commit_of, repo, serve
 
+from hub_server import Hub, commit_of, repo, serve
 from llmc import fetch, hub
 from llmc.errors import FetchError, InputFileError, LlmcError, UsageError
 from llmc.fetch import FileRef, HubRef, PypiRef, fetch_model, fetch_pypi, parse_reference

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import made_up_rows as made_up
 import pytest
-from hub_server import repo, serve
 
+import made_up_rows as made_up
+from hub_server import repo, serve
 from llmc import mcbin
 from llmc.benchmarks import build, manifest, names
 from llmc.benchmarks import spec as specs

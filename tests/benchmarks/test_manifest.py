@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import made_up_rows as made_up
 import pytest
 
+import made_up_rows as made_up
 from llmc.benchmarks import manifest
 from llmc.benchmarks.build import ensure_built
 from llmc.benchmarks.manifest import ManifestEntry

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import made_up_rows as made_up
 import pytest
 
+import made_up_rows as made_up
 from llmc.benchmarks import rowfiles
 from llmc.benchmarks.rowfiles import read_rows
 from llmc.errors import InputFileError

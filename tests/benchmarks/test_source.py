@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import made_up_rows as made_up
 import pytest
-from hub_server import Repo, commit_of, repo, serve
 
+import made_up_rows as made_up
+from hub_server import Repo, commit_of, repo, serve
 from llmc import hub
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.source import Rows, open_rows

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_output import LAYOUTS, Output, render
 
+from engine_output import LAYOUTS, Output, render
 from llmc import mcbin
 from llmc.__main__ import run
 

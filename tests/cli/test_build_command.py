@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import made_up_rows as made_up
 import pytest
 
+import made_up_rows as made_up
 from llmc import __main__, console
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import fake_engine
 import pytest
 
+import fake_engine
 from llmc.__main__ import run
 from llmc.engine import environment
 from llmc.report import doctor as examination

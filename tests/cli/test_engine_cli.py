@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import fake_build
-import fake_engine
 import pytest
 
+import fake_build
+import fake_engine
 from llmc.__main__ import run
 from llmc.engine import install as builder
 

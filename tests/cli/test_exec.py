@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fake_engine
 import pytest
 
+import fake_engine
 from llmc import mcbin
 from llmc.__main__ import run as llmc
 from llmc.runs.record import RunRecord, load_record

@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-import fake_binding
 import pytest
-from made_gguf import LLAMA, TENSORS, gguf_bytes
 
+import fake_binding
 from llmc import mcbin
 from llmc.__main__ import run as llmc
 from llmc.mcbin import Task
 from llmc.report.inspection import is_lettered, printable
+from made_gguf import LLAMA, TENSORS, gguf_bytes
 
 TASKS = [
     Task("What is it?\nAnswer:", ("a cat", "a dog", "an owl"), 2),

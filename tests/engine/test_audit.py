@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from engine_output import LAYOUTS, TALKATIVE, Output, render, row_lines, summary_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine_output import LAYOUTS, TALKATIVE, Output, render, row_lines, summary_lines
 from llmc.engine.audit import ORDER, Audit, audit
 from llmc.engine.process import Limits, Outcome
 from llmc.engine.rows import read_rows, summary_tolerance

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_gguf import LLAMA, TENSORS, gguf_bytes, size_of, text, u32, u64, value_bytes
 
 from llmc.engine import gguf_header
 from llmc.engine.gguf_header import TENSOR_TYPES
 from llmc.engine.gguf_model import kv_bytes_per_token, model_sha256, read_model
 from llmc.errors import InputFileError
+from made_gguf import LLAMA, TENSORS, gguf_bytes, size_of, text, u32, u64, value_bytes
 
 
 def write(folder: Path, data: bytes, name: str = "m.gguf") -> Path:

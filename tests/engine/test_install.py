@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-import fake_build
 import pytest
 
+import fake_build
 from llmc.engine import build, install, steps
 from llmc.engine.install import engine_folder, flaw, installed_whole
 from llmc.engine.locate import find_binding, installed, locate

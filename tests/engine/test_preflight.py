@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_binding import FAKE_BINDING, make_binding
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_binding import FAKE_BINDING, make_binding
 from llmc import mcbin
 from llmc.engine import preflight as module
 from llmc.engine import tokenizer_worker as worker

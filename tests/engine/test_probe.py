@@ -99,7 +99,8 @@ def test_versions(text: str, version: str, build: int | None) -> None:
 
 
 def test_flags_from_help() -> None:
-    text = "-np,   --parallel N   sequences (see --batch-size)\n-e,    --escape, --no-escape   x\n         --lora FNAME  y\n"
+    text = "-np,   --parallel N   sequences (see --batch-size)\n-e,    --escape, --no-escape   x\n"
+    text += "         --lora FNAME  y\n"
     assert parse_flags(text) == {"-np", "--parallel", "-e", "--escape", "--no-escape", "--lora"}
 
 

@@ -8,10 +8,10 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from engine_output import LAYOUTS, TALKATIVE, Output, render, row_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine_output import LAYOUTS, TALKATIVE, Output, render, row_lines
 from llmc.engine.lines import MAX_LINE
 from llmc.engine.rows import read_rows
 from llmc.engine.transcript import MAX_FACTS, Transcript, TranscriptParser, parse
