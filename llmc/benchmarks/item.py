@@ -6,7 +6,7 @@ An item file ``<name>.items.parquet`` lies beside ``<name>.bin`` with one row pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -149,6 +149,17 @@ def read_items(path: Path, first: int = 0) -> Iterator[Item]:
 
     Raises InputFileError when the file is missing, is not an item file, or breaks its own numbering.
     """
+    for index, values in read_values(path, first):
+        if values[0] != index:
+            raise InputFileError(f"{path}: item {index} is numbered {values[0]}", _REBUILD)
+        yield Item(*values)
+
+
+def read_values(path: Path, first: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield (row, the values of an ``Item`` in its fields' order), whatever number the item itself claims.
+
+    Raises InputFileError when the file is missing or is not an item file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -159,15 +170,29 @@ def read_items(path: Path, first: int = 0) -> Iterator[Item]:
                 raise InputFileError(f"{path} is not an item file: no column {missing[0]!r}", _REBUILD)
             index, groups = _groups_from(file.metadata, first)
             for batch in file.iter_batches(ROWS_PER_GROUP, row_groups=groups, columns=names):
-                for item in _items([batch.column(name).to_pylist() for name in names]):
-                    if item.index != index:
-                        raise InputFileError(f"{path}: item {index} is numbered {item.index}", _REBUILD)
-                    index += 1
-                    yield item
+                columns = [_python_values(batch.column(name)) for name in names]
+                yield from enumerate(zip(*columns, strict=True), index)
+                index += batch.num_rows
     except OSError as error:
         raise os_error(error, f"read {path}", _REBUILD) from error
     except pa.ArrowException as error:
         raise InputFileError(f"{path} is not a readable item file: {error}", _REBUILD) from error
+
+
+def _python_values(column: Any) -> list[Any]:
+    import pyarrow as pa
+
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if not pa.types.is_list(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    # Flat values and offsets are several times faster than a list of lists.
+    flat, offsets = column.values.to_pylist(), column.offsets.to_pylist()
+    return [
+        tuple(flat[start:stop]) if valid else None
+        for start, stop, valid in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
+    ]
 
 
 def _groups_from(metadata: Any, first: int) -> tuple[int, list[int]]:
@@ -191,19 +216,3 @@ def read_ids(path: Path) -> Iterator[str]:
 
 
 _REBUILD = "rebuild it with `llmc build`"
-
-
-def _items(columns: list[list[Any]]) -> Iterable[Item]:
-    for index, id_, group, context, uncond, order, continuations, gold, row, attributes in zip(*columns, strict=True):
-        yield Item(
-            index,
-            id_,
-            group,
-            context,
-            uncond,
-            None if order is None else tuple(order),
-            tuple(continuations),
-            gold,
-            row,
-            attributes,
-        )

@@ -1,0 +1,289 @@
+"""Is a built file what its source says? Every task is derived again from its row and compared.
+
+A label-scrambling fault passes every check of structure and merely scores at chance, so nothing less than all
+tasks will do. The road is another one than the build's: rows are read by evidence.py and prompts put together
+by scaffold.py and derive.py, none of which knows the renderer. What is found wrong is reported by task, with
+what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llmc import console, mcbin
+from llmc.benchmarks import manifest, names
+from llmc.benchmarks.derive import Derivation, Wanted, recorded_order
+from llmc.benchmarks.evidence import Evidence, Unfit, Witness
+from llmc.benchmarks.item import items_path, read_values
+from llmc.benchmarks.manifest import ManifestEntry
+from llmc.benchmarks.select import like_llama, seeded_sample
+from llmc.benchmarks.source import Rows, open_rows
+from llmc.errors import InputFileError, UsageError
+from llmc.files import sha256_file
+
+SHOWN = 20  # problems in words; the count goes on
+_SUBSET = re.compile(r"\.(sample\d+s\d+|llama\d+)$")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a file. ``task`` is None when it is not about one task."""
+
+    what: str
+    task: int | None = None
+    id: str = ""
+
+    @property
+    def sentence(self) -> str:
+        where = "" if self.task is None else f"task {self.task} (id {self.id}): "
+        return where + self.what
+
+
+@dataclass
+class Verification:
+    """What became of one file: how many tasks were compared with their rows, and what is wrong.
+
+    ``against`` names the source, or is empty when only checksum and structure were looked at. ``problems`` holds
+    the first ones, ``count`` counts all.
+    """
+
+    name: str
+    path: Path
+    against: str
+    tasks: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def right(self) -> bool:
+        return self.count == 0
+
+    def add(self, problem: Problem) -> None:
+        self.count += 1
+        if len(self.problems) < SHOWN:
+            self.problems.append(problem)
+
+    def data(self) -> dict[str, Any]:
+        """Return the result for programs."""
+        return {
+            "name": self.name,
+            "file": str(self.path),
+            "verified": self.right,
+            "against": self.against,
+            "tasks": self.tasks,
+            "problem_count": self.count,
+            "problems": [{"task": p.task, "id": p.id, "problem": p.what} for p in self.problems],
+            "notes": self.notes,
+        }
+
+
+def verify_built(name: str, out: Path, source: Path | None = None) -> Verification:
+    """Hold a built benchmark against its source, task by task, and its files against the manifest.
+
+    ``name`` as for ``llmc build``; ``source`` names the rows, else the manifest's own record of where they came
+    from is followed: the same commit, or the same path. Raises UsageError when it is not built or names no
+    known benchmark, FetchError and InputFileError when the source cannot be had.
+    """
+    subset = _SUBSET.search(name)
+    target = names.parse(name[: subset.start()] if subset else name)
+    entry = manifest.lookup(out, target.full_name + (subset[0] if subset else ""))
+    rows = open_rows(_as_recorded(target, entry), target.split, source or _recorded_path(entry))
+    result = Verification(entry.name, entry.bin_path(out), _described(rows, target.spec.source.hf))
+    if [f.sha256 for f in rows.record.files] != [f.sha256 for f in entry.source.files]:
+        result.notes.append("the source's files are not those that it was built from; the content is what counts")
+    reader = mcbin.Reader(result.path)
+    with console.progress(f"Verifying {entry.name}", entry.tasks) as advance:
+        _compare(target, entry, rows, reader, result, advance)
+    _check_record(entry, out, reader.facts, result)
+    return result
+
+
+def verify_file(path: Path) -> Verification:
+    """Hold a ``.bin`` against what a manifest beside it says, and against the format, to the last byte.
+
+    The manifest is the sidecar, or any ``manifest.json`` in the folder that gives the file a SHA-256. Raises
+    InputFileError when the file cannot be read or nothing describes it.
+    """
+    from llmc.benchmarks.foreign import published_sha256
+
+    if not path.is_file():
+        raise InputFileError(f"no such file: {path}", "check the path, or name a built benchmark")
+    entry = manifest.read_sidecar(manifest.sidecar_path(path.parent, path.name.removesuffix(".bin")))
+    if entry is not None and entry.files["bin"].name != path.name:
+        entry = None
+    published = None if entry else published_sha256(path)
+    if entry is None and published is None:
+        raise InputFileError(
+            f"nothing beside {path} says what it should be",
+            "put the manifest.json it came with beside it, or verify a benchmark by its name",
+        )
+    result = Verification(path.name.removesuffix(".bin"), path, "")
+    reader = mcbin.Reader(path)
+    with console.progress(f"Verifying {path.name}", entry.tasks if entry else None) as advance:
+        for number, _ in enumerate(_guarded(reader, result)):
+            if number % 4096 == 0:
+                advance(number)
+            result.tasks += 1
+    if entry is not None:
+        _check_record(entry, path.parent, reader.facts, result)
+    elif sha256_file(path) != published:
+        result.add(Problem(f"its SHA-256 is not the published {published}"))
+    return result
+
+
+def _as_recorded(target: names.Target, entry: ManifestEntry) -> Any:
+    """Return the spec with its source at the commit that the file was built from."""
+    spec = target.spec
+    if entry.source.via != "hub" or entry.source.revision is None:
+        return spec
+    return spec.model_copy(
+        update={"source": spec.source.model_copy(update={"revision": entry.source.revision, "pinned": True})}
+    )
+
+
+def _recorded_path(entry: ManifestEntry) -> Path | None:
+    return Path(entry.source.path) if entry.source.via == "path" and entry.source.path else None
+
+
+def _described(rows: Rows, repository: str) -> str:
+    record = rows.record
+    if record.via == "path":
+        return str(record.path)
+    at = f"{repository}@{(record.revision or 'unknown')[:12]}"
+    return f"{at} from {record.mirror.package} {record.mirror.version}" if record.mirror else at
+
+
+# Task by task
+
+
+def _compare(
+    target: names.Target,
+    entry: ManifestEntry,
+    rows: Rows,
+    reader: mcbin.Reader,
+    result: Verification,
+    advance: console.Advance,
+) -> None:
+    derivation = Derivation(target.spec, target.protocol)
+    tasks = _guarded(reader, result)
+    items = _guarded(read_values(items_path(result.path)), result)
+    ended: dict[str, int] = {}
+    for index, evidence in enumerate(_selected(entry, _evidence(target, rows))):
+        task, numbered = next(tasks, None), next(items, None)
+        item = numbered[1] if numbered else None
+        if task is None or item is None:
+            for what, value in (("the .bin", task), ("the items file", item)):
+                if value is None and what not in ended:
+                    ended[what] = index
+                    result.add(Problem(f"{what} ends before this task, the source goes on", index, evidence.id))
+            if task is None and item is None:
+                continue
+        wanted = _wanted(derivation, index, evidence, item, result)
+        if wanted is None:
+            continue
+        result.tasks += 1
+        if (
+            task is None
+            or task.question != wanted.question
+            or task.options != wanted.options
+            or task.gold != wanted.gold
+            or item != wanted.item
+        ):
+            _report(derivation, wanted, index, task, item, result)
+        if index % 4096 == 0:
+            advance(index)
+    for what, stream in (("the .bin", tasks), ("the items file", items)):
+        if extra := sum(1 for _ in stream):
+            result.add(Problem(f"{what} goes on after the source's last row: {extra} tasks too many"))
+
+
+def _wanted(
+    derivation: Derivation, index: int, evidence: Evidence, item: tuple[Any, ...] | None, result: Verification
+) -> Wanted | None:
+    try:
+        return derivation.wanted(index, evidence, recorded_order(item))
+    except Unfit as problem:
+        result.add(Problem(f"its row {problem}", index, evidence.id))
+        return None
+
+
+def _report(
+    derivation: Derivation,
+    wanted: Wanted,
+    index: int,
+    task: mcbin.Task | None,
+    item: tuple[Any, ...] | None,
+    result: Verification,
+) -> None:
+    for what in derivation.differences(wanted, task, item):
+        result.add(Problem(what, index, wanted.evidence.id))
+
+
+def _guarded(stream: Iterable[T], result: Verification) -> Iterator[T]:
+    """Yield what a file holds until it ends or is found damaged, which is then a problem of that file."""
+    try:
+        yield from stream
+    except InputFileError as error:
+        result.add(Problem(error.what))
+
+
+def _evidence(target: names.Target, rows: Rows) -> Iterator[Evidence]:
+    witness = Witness(target.spec, target.split)
+    row = 0
+    for file, batch in rows.batches(witness.columns):
+        for offset, values in enumerate(zip(*batch.columns, strict=True)):
+            try:
+                yield witness.read(values, row)
+            except Unfit as problem:
+                raise InputFileError(
+                    f"{file} {batch.place(offset)} {problem}", "verify against the rows that the file was built from"
+                ) from None
+            row += 1
+
+
+def _selected(entry: ManifestEntry, evidence: Iterator[Evidence]) -> Iterator[Evidence]:
+    """Return the rows that a file is of: all, or those that its selection draws, in its order."""
+    chosen = entry.selection
+    if chosen is None:
+        return evidence
+    draws = {"sample": seeded_sample, "like-llama": like_llama}
+    draw: Any = draws.get(str(chosen.get("kind")))
+    if draw is None:
+        raise UsageError(f"{entry.name} is a selection of its own ({chosen.get('kind')})", "verify the whole file")
+    seed = (chosen["seed"],) if "seed" in chosen else ()
+    picked = draw(chosen["of"], chosen["tasks"], *seed)
+    wanted = set(picked)
+    found = {at: one for at, one in enumerate(evidence) if at in wanted}
+    return (found[at] for at in picked if at in found)
+
+
+# The files and the record of them
+
+
+def _check_record(entry: ManifestEntry, out: Path, facts: mcbin.BinFacts | None, result: Verification) -> None:
+    """Hold checksums and counts of the sidecar against the files; ``facts`` is None when the .bin is damaged."""
+    for kind, record in entry.files.items():
+        path = out / record.name
+        if not path.is_file():
+            result.add(Problem(f"{path} is missing"))
+            continue
+        digest = facts.sha256 if kind == "bin" and facts is not None else sha256_file(path)
+        if digest != record.sha256:
+            result.add(Problem(f"{path} is not the file that was built: SHA-256 {digest}, expected {record.sha256}"))
+    if facts is None:
+        return
+    majority = (facts.majority_position, facts.majority_share)
+    for what, found, recorded in (
+        ("tasks", facts.tasks, entry.tasks),
+        ("tasks by number of options", facts.widths, entry.options),
+        ("chance", round(facts.chance, 12), round(entry.chance, 12)),
+        ("commonest answer position", majority, (entry.majority.position, entry.majority.share)),
+    ):
+        if found != recorded:
+            result.add(Problem(f"{entry.name}.json records {what} as {recorded}, the file holds {found}"))

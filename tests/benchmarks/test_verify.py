@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import made_up_rows as made_up
+from helpers import Cli
+from llmc import mcbin
+from llmc.benchmarks.build import ensure_built, write_subset
+from llmc.benchmarks.item import Item, ItemWriter, items_path, read_items, to_task
+from llmc.benchmarks.select import like_llama
+from llmc.benchmarks.verify import Verification, verify_built, verify_file
+from llmc.errors import InputFileError, UsageError
+from llmc.files import sha256_file
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def built(folder: Path, name: str, rows: list[dict[str, Any]] | None = None, suffix: str = "jsonl") -> Path:
+    """Build made-up rows of a benchmark and return the .bin."""
+    source = made_up.write(folder / f"rows.{suffix}", made_up.ROWS[name](9) if rows is None else rows)
+    return ensure_built(name, folder / "out", source=source).bin_path(folder / "out")
+
+
+def verify(path: Path) -> Verification:
+    return verify_built(path.name.removesuffix(".bin"), path.parent)
+
+
+def rewrite(path: Path, items: list[Item]) -> None:
+    """Write other items as if they had been built: .bin, items and sidecar agree, so only the source tells."""
+    with mcbin.Writer(path) as binary, ItemWriter(items_path(path)) as writer:
+        for item in items:
+            binary.add(to_task(item))
+            writer.add(item)
+    sidecar = path.with_suffix(".json")
+    data = json.loads(sidecar.read_text())
+    facts = mcbin.scan(path)
+    for record in data["files"].values():
+        record["sha256"] = sha256_file(path.parent / record["name"])
+    data |= {"tasks": facts.tasks, "options": facts.widths, "chance": facts.chance}
+    data["majority"] = {"position": facts.majority_position, "share": facts.majority_share}
+    sidecar.write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", sorted(made_up.ROWS))
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_what_was_built_is_verified(tmp_path: Path, small_specs: Path, name: str, suffix: str) -> None:
+    result = verify(built(tmp_path, name, suffix=suffix))
+    assert (result.problems, result.tasks, result.right) == ([], 9, True)
+    assert result.against == str(tmp_path / f"rows.{suffix}")
+
+
+def test_odd_rows_are_verified_as_published(tmp_path: Path, small_specs: Path) -> None:
+    rows = made_up.csqa()
+    rows[0]["question"] = "  {braces} %s and \u2028 odd\nlines  "
+    rows[1]["choices"]["text"] = ["same", "same", "A. ", "Answer:", "\u00e9"]
+    result = verify(built(tmp_path, "commonsense-qa", rows))
+    assert result.problems == []
+
+
+# One change at a time, in everything that was built: only the source can tell
+
+
+def swap_tasks(items: list[Item]) -> list[Item]:
+    return [items[0], replace(items[3], index=1), items[2], replace(items[1], index=3), *items[4:]]
+
+
+def edit(index: int, **values: Any) -> Callable[[list[Item]], list[Item]]:
+    return lambda items: [replace(item, **values) if item.index == index else item for item in items]
+
+
+def in_context(index: int, old: str, new: str) -> Callable[[list[Item]], list[Item]]:
+    def apply(items: list[Item]) -> list[Item]:
+        assert old in items[index].context
+        return edit(index, context=items[index].context.replace(old, new))(items)
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "task", "words"),
+    [
+        ("commonsense-qa", edit(4, gold=0), 4, "option 0 ('thing 20') is marked correct, expected option 4"),
+        ("commonsense-qa", edit(2, continuations=(" A", " C", " B", " D", " E")), 2, "options are in another order"),
+        ("commonsense-qa", edit(2, continuations=(" A", " B", " C", " D", " e")), 2, "option 4 is 'e', expected 'E'"),
+        ("commonsense-qa", edit(2, continuations=(" A", " B", " C", " D")), 2, "there are 4 options, expected 5"),
+        ("commonsense-qa", in_context(5, "D. ", "E. "), 5, "wrong at the line of D, character"),
+        ("commonsense-qa", in_context(5, "thing 27", "thing 28"), 5, "wrong at option C, character"),
+        ("commonsense-qa", in_context(5, "number 5", "number 6"), 5, "wrong at the question, character"),
+        ("commonsense-qa", in_context(5, "Question:", "question:"), 5, "wrong at the scaffold, character 0"),
+        ("commonsense-qa", in_context(5, "Answer:", "Answer: "), 5, "wrong at its end"),
+        ("commonsense-qa", in_context(5, "\nAnswer:", "\nAnswer"), 5, "found the end of the text"),
+        ("commonsense-qa", swap_tasks, 1, "wrong at the question"),
+        ("commonsense-qa", lambda items: items[:-1], 8, "the .bin ends before this task"),
+        ("commonsense-qa", lambda items: [*items, replace(items[0], index=9)], None, "1 tasks too many"),
+        ("commonsense-qa", edit(3, id="other"), 3, "the item's id is 'other', expected 'row0003'"),
+        ("commonsense-qa", edit(3, source_row=7), 3, "the item's source_row is 7, expected 3"),
+        ("commonsense-qa", edit(3, group="x"), 3, "the item's group is 'x', expected None"),
+        ("arc-easy", edit(1, continuations=(" iron 1", " light 1", " music 1", " salt 1")), 1, "in another order"),
+        ("arc-easy", edit(1, continuations=(" light 1", " iron 1", " musik 1", " salt 1")), 1, "option 2 is 'musik 1'"),
+        ("arc-easy", edit(1, option_order=(1, 0, 2, 3)), 1, "options are in another order"),
+        ("arc-easy", edit(1, option_order=(0, 0, 2, 3)), 1, "the recorded order of them is [0, 0, 2, 3]"),
+        ("boolq", edit(2, gold=0), 2, "option 0 ('no') is marked correct, expected option 1 ('yes')"),
+        ("boolq", in_context(2, "Kettle 2 was", "Kettle 2  was"), 2, "wrong at the passage"),
+    ],
+)
+def test_a_single_change_is_found_and_named(
+    tmp_path: Path,
+    small_specs: Path,
+    name: str,
+    change: Callable[[list[Item]], list[Item]],
+    task: int | None,
+    words: str,
+) -> None:
+    path = built(tmp_path, name)
+    rewrite(path, change(list(read_items(items_path(path)))))
+    result = verify(path)
+    assert not result.right
+    first = result.problems[0]
+    assert (first.task, words in first.sentence) == (task, True), first.sentence
+    assert {problem.task for problem in result.problems} <= {task, 3 if change is swap_tasks else task, None}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_changed_byte_is_found(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever byte of the .bin is another one, also where the sidecar has the new checksum."""
+    original, path = _example(tmp_path_factory)
+    changed = bytearray(original)
+    at = data.draw(st.integers(0, len(changed) - 1))
+    changed[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(bytes(changed))
+    sidecar = path.with_suffix(".json")
+    before = sidecar.read_text()
+    try:
+        assert not verify(path).right
+        record = json.loads(before)
+        record["files"]["bin"]["sha256"] = sha256_file(path)
+        sidecar.write_text(json.dumps(record))
+        result = verify(path)
+        assert not result.right
+        assert all("SHA-256" not in problem.what for problem in result.problems)
+    finally:
+        sidecar.write_text(before)
+        path.write_bytes(original)
+
+
+_made: list[tuple[bytes, Path]] = []
+
+
+def _example(factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
+    if not _made:
+        path = built(factory.mktemp("example"), "arc-easy", made_up.arc(12))
+        _made.append((path.read_bytes(), path))
+    return _made[0]
+
+
+# Samples, sources, and files that cannot be held against a source
+
+
+def test_samples_and_llamas_own_selection_are_verified(tmp_path: Path, small_specs: Path) -> None:
+    path = built(tmp_path, "boolq", made_up.boolq(40))
+    out, source = path.parent, tmp_path / "rows.jsonl"
+    ensure_built("boolq.sample10s3", out, source=source)
+    picked = like_llama(40, 7)
+    write_subset(path, picked, "boolq-validation.llama7", out, {"kind": "like-llama", "tasks": 7, "of": 40})
+    for name, tasks in (("boolq-validation.sample10s3", 10), ("boolq-validation.llama7", 7)):
+        result = verify_built(name, out, source)
+        assert (result.problems, result.tasks) == ([], tasks)
+    part = out / "boolq-validation.llama7.bin"
+    rewrite(part, swap_tasks(list(read_items(items_path(part)))))
+    assert [problem.task for problem in verify_built("boolq-validation.llama7", out, source).problems][::3] == [1, 1, 3]
+    write_subset(path, [1, 2], "boolq-validation.sample2s9", out, {"kind": "my own"})
+    with pytest.raises(UsageError, match="a selection of its own"):
+        verify_built("boolq-validation.sample2s9", out, source)
+
+
+def test_a_file_of_other_rows_is_wrong_from_there_on(tmp_path: Path, small_specs: Path) -> None:
+    path = built(tmp_path, "boolq", made_up.boolq(50))
+    rows = made_up.boolq(50)
+    other = made_up.write(tmp_path / "other.jsonl", [rows[0], *rows[2:]])
+    result = verify_built("boolq-validation", path.parent, other)
+    assert result.problems[0].task == 1
+    assert len(result.problems) == 20
+    assert result.count > 49
+    assert "the source's files are not those" in result.notes[0]
+    assert (
+        "the .bin goes on after the source's last row"
+        in verify_built("boolq-validation", path.parent, made_up.write(tmp_path / "short.jsonl", rows[:-1]))
+        .problems[-2]
+        .what
+    )
+
+
+@pytest.mark.parametrize("answer", ["Z", "", None, 3, "AB"])
+def test_a_source_that_says_nothing_is_not_held_against_the_file(
+    tmp_path: Path, small_specs: Path, answer: object
+) -> None:
+    path = built(tmp_path, "commonsense-qa")
+    rows = made_up.csqa(9)
+    rows[4]["answerKey"] = answer  # type: ignore[assignment]
+    other = made_up.write(tmp_path / "other.jsonl", rows)
+    with pytest.raises(InputFileError, match=r"other\.jsonl line 5 has the answer"):
+        verify_built("commonsense-qa-validation", path.parent, other)
+
+
+def test_not_built_and_not_known(tmp_path: Path, small_specs: Path) -> None:
+    with pytest.raises(UsageError, match="boolq-validation is not built"):
+        verify_built("boolq", tmp_path)
+    with pytest.raises(UsageError, match="did you mean boolq"):
+        verify_built("bolq", tmp_path)
+    path = built(tmp_path, "boolq")
+    (tmp_path / "rows.jsonl").unlink()
+    with pytest.raises(InputFileError, match="no such file"):
+        verify(path)
+
+
+# The files themselves
+
+
+def test_a_damaged_file_is_wrong_not_a_usage_error(tmp_path: Path, small_specs: Path) -> None:
+    path = built(tmp_path, "boolq")
+    path.write_bytes(path.read_bytes()[:-3])
+    result = verify(path)
+    assert "task 8" in result.problems[0].what or result.problems[0].task == 8
+    assert any("SHA-256" in problem.what for problem in result.problems)
+    path.unlink()
+    assert any("cannot read" in problem.what for problem in verify(path).problems)
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "other columns"])
+def test_a_damaged_items_file_is_wrong(tmp_path: Path, small_specs: Path, damage: str) -> None:
+    path = built(tmp_path, "boolq")
+    items = items_path(path)
+    if damage == "missing":
+        items.unlink()
+    elif damage == "garbage":
+        items.write_bytes(items.read_bytes()[:200])
+    else:
+        items.write_bytes(made_up.parquet(made_up.boolq()))
+    result = verify(path)
+    assert not result.right
+    assert any(items.name in problem.what for problem in result.problems)
+
+
+def test_counts_of_the_sidecar_are_checked(tmp_path: Path, small_specs: Path) -> None:
+    path = built(tmp_path, "boolq")
+    sidecar = path.with_suffix(".json")
+    sidecar.write_text(sidecar.read_text().replace('"tasks": 9', '"tasks": 8'))
+    assert [p.what for p in verify(path).problems] == ["boolq-validation.json records tasks as 8, the file holds 9"]
+
+
+def test_a_file_by_its_path(tmp_path: Path, small_specs: Path) -> None:
+    path = built(tmp_path, "boolq")
+    assert verify_file(path).right
+    data = bytearray(path.read_bytes())
+    data[-12] ^= 1
+    path.write_bytes(bytes(data))
+    result = verify_file(path)
+    assert [bool(p.what) for p in result.problems] == [True, True]
+    assert "labels" in result.problems[0].what or "label" in result.problems[0].what
+    assert "SHA-256" in result.problems[1].what
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda name, digest: {"files": [{"file": name, "sha256": digest}]},
+        lambda name, digest: {name: {"sha256": digest.upper(), "tasks": 3}},
+        lambda name, digest: {"benchmarks": {name.removesuffix(".bin"): {"sha256": digest}}},
+        lambda name, digest: [{"path": f"out/{name}", "sha256": digest}, {"path": "x.bin", "sha256": "0" * 64}],
+        lambda name, digest: {"sha256": {name: digest}},
+    ],
+)
+def test_a_file_against_a_manifest_of_others(tmp_path: Path, shape: Callable[[str, str], Any]) -> None:
+    path = tmp_path / "theirs-test.bin"
+    mcbin.write(path, [mcbin.Task("q", ("a", "b"), 0)] * 3)
+    (tmp_path / "manifest.json").write_text(json.dumps(shape(path.name, sha256_file(path))))
+    assert verify_file(path).right
+    mcbin.write(path, [mcbin.Task("q", ("a", "b"), 1)] * 3)
+    assert ["SHA-256" in problem.what for problem in verify_file(path).problems] == [True]
+
+
+@pytest.mark.parametrize("text", ["", "[1", "{}", '{"theirs.bin": {"sha256": "short"}}', "[" * 100_000])
+def test_a_file_that_nothing_describes(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "theirs.bin"
+    mcbin.write(path, [mcbin.Task("q", ("a", "b"), 0)])
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InputFileError, match="nothing beside"):
+        verify_file(path)
+
+
+# The command
+
+
+def test_the_command_says_what_is_wrong_and_exits_3(tmp_path: Path, small_specs: Path, cli: Cli) -> None:
+    path = built(tmp_path, "commonsense-qa")
+    out = path.parent
+    called = cli("verify", "commonsense-qa", "--out", out)
+    assert (called.code, called.out.startswith("verified   commonsense-qa-validation: 9 tasks")) == (0, True)
+    rewrite(path, edit(4, gold=0)(list(read_items(items_path(path)))))
+    called = cli("verify", "commonsense-qa", "--out", out)
+    assert called.code == 3
+    assert "task 4 (id row0004): option 0" in called.out
+    assert f"llmc build commonsense-qa-validation --force --out {out}" in called.out
+    called = cli("verify", "commonsense-qa", "--out", out, "--json")
+    (result,) = called.data["results"]
+    assert (called.code, result["verified"], result["tasks"], result["problems"][0]["task"]) == (3, False, 9, 4)
+
+
+def test_all_that_is_built(tmp_path: Path, small_specs: Path, cli: Cli) -> None:
+    for name in made_up.ROWS:
+        path = built(tmp_path / name, name)
+        for file in path.parent.iterdir():
+            (tmp_path / "out").mkdir(exist_ok=True)
+            if file.name != "manifest.json":
+                file.rename(tmp_path / "out" / file.name)
+    called = cli("verify", "--all", "--out", tmp_path / "out", "--json")
+    assert (called.code, [r["verified"] for r in called.data["results"]]) == (0, [True] * len(made_up.ROWS))
+    (tmp_path / "boolq" / "rows.jsonl").unlink()
+    called = cli("verify", "--all", "--out", tmp_path / "out", "--json")
+    assert (called.code, len(called.data["results"])) == (2, len(made_up.ROWS) - 1)
+    assert "no such file" in called.data["unverified"][0]["error"]
+    (tmp_path / "out" / "arc-easy-validation.bin").write_bytes(b"")
+    assert cli("verify", "--all", "--out", tmp_path / "out").code == 3
+
+
+def test_a_file_by_the_command(tmp_path: Path, small_specs: Path, cli: Cli) -> None:
+    path = built(tmp_path, "boolq")
+    called = cli("verify", path)
+    assert (called.code, "checksum and structure" in called.out) == (0, True)
+    path.write_bytes(path.read_bytes() + b"x")
+    called = cli("verify", path)
+    assert (called.code, "1 bytes follow the last task" in called.out) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to verify"),
+        (["--all", "boolq"], "exclude each other"),
+        (["--all"], "nothing is built"),
+        (["none.bin"], "no such file"),
+        (["none.bin", "--source", "x"], "--source goes with a benchmark's name"),
+        (["boolq", "arc-easy", "--source", "FILE"], "one file of rows"),
+    ],
+)
+def test_words_that_cannot_be(tmp_path: Path, small_specs: Path, cli: Cli, words: list[str], message: str) -> None:
+    file = made_up.write(tmp_path / "rows.jsonl", made_up.boolq())
+    called = cli("verify", *(str(file) if word == "FILE" else word for word in words), "--out", tmp_path / "out")
+    assert (called.code, message in called.err) == (2, True), called.err
