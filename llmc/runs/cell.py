@@ -45,6 +45,11 @@ class Cell:
     def tasks(self) -> int:
         return self.bench.facts.tasks - len(self.excluded)
 
+    @property
+    def in_parts(self) -> bool:
+        """True when what is scored are files made for the purpose: a very large benchmark, or one with gaps."""
+        return self.tasks > self.settings.part_size or bool(self.excluded)
+
     def command(self) -> list[str]:
         return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
 
@@ -133,26 +138,50 @@ def _named(bench: Bench, indices: Sequence[int]) -> str:
 def run_cell(cell: Cell) -> Finished:
     """Run a planned cell, or return the trusted run that the store already has; always leaves a record."""
     runs = store.Store(cell.settings.out)
-    if not cell.settings.force and (known := runs.find_trusted(cell.reuse_key)) is not None:
-        return Finished(known[0], known[1], reused=True)
+    if not cell.in_parts:
+        return _reused(cell, runs) or _run(cell, runs, None)
+    partial = runs.partial_folder(cell.reuse_key)
+    # Two processes at the same run in parts: the second waits, and finds the first one's result.
+    with locked(partial.with_name(partial.name + ".lock")):
+        known = _reused(cell, runs)
+        if known is not None:
+            return known
+        if cell.settings.force:
+            shutil.rmtree(partial, ignore_errors=True)
+        finished = _run(cell, runs, partial)
+        if finished.record.status == "trusted":
+            shutil.rmtree(partial, ignore_errors=True)
+        return finished
+
+
+def _reused(cell: Cell, runs: store.Store) -> Finished | None:
+    known = None if cell.settings.force else runs.find_trusted(cell.reuse_key)
+    return Finished(known[0], known[1], reused=True) if known else None
+
+
+def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
+    """Score a cell and write its record; ``partial`` is where finished parts outlive a run that is killed."""
     started, begin = store.now(), monotonic()
     health, unhealthy = check_health(cell.engine, cell.model, cell.settings, cell.first)
     folder = runs.new_folder(started, cell.model.short_name, cell.bench.name, cell.reuse_key)
     try:
         results: list[parts.PartResult] = []
         if not has_error(unhealthy):
-            results = _score(cell, folder, runs)
-        layout = _layout_check(cell, results, folder)
+            results = _score(cell, partial or folder)
+        layout, noise = _layout_check(cell, results, folder)
         record = evidence.assemble(
             cell,
             results,
-            extra=[*unhealthy, *evidence.layout_findings(layout, LAYOUT_NOISE)],
+            extra=[*unhealthy, *noise],
             health=health,
             layout_check=layout,
             started=started,
             seconds=monotonic() - begin,
             version=__version__,
         )
+        if partial is not None:
+            for part in sorted(partial.glob("part-*")):
+                shutil.copytree(part, folder / part.name, ignore=shutil.ignore_patterns("*.bin"))
         store.finish(folder, record)
     except BaseException:
         store.discard(folder)
@@ -160,22 +189,13 @@ def run_cell(cell: Cell) -> Finished:
     return Finished(folder, record, reused=False)
 
 
-def _score(cell: Cell, folder: Path, runs: store.Store) -> list[parts.PartResult]:
-    facts = cell.bench.facts
+def _score(cell: Cell, root: Path) -> list[parts.PartResult]:
     with console.progress(f"{cell.model.short_name} on {cell.bench.name}", cell.tasks) as advance:
-        if cell.tasks <= cell.settings.part_size and not cell.excluded:
-            whole = parts.whole(cell.bench.path, facts, cell.bench.golds, folder)
-            return _score_all(cell, whole, advance)
-        partial = runs.partial_folder(cell.reuse_key)
-        with locked(partial.with_name(partial.name + ".lock")):
-            if cell.settings.force:
-                shutil.rmtree(partial, ignore_errors=True)
-            out = set(cell.excluded)
-            each = parts.split(cell.bench.path, lambda i: i not in out, cell.settings.part_size, partial)
-            results = _score_all(cell, each, advance)
-            _bring_home(partial, folder, complete=all(r.trusted for r in results))
-        partial.with_name(partial.name + ".lock").unlink(missing_ok=True)
-    return results
+        if not cell.in_parts:
+            return _score_all(cell, parts.whole(cell.bench.path, cell.bench.facts, cell.bench.golds, root), advance)
+        out = set(cell.excluded)
+        each = parts.split(cell.bench.path, lambda i: i not in out, cell.settings.part_size, root)
+        return _score_all(cell, each, advance)
 
 
 def _score_all(cell: Cell, each: Iterable[parts.Part], advance: console.Advance) -> list[parts.PartResult]:
@@ -194,22 +214,16 @@ def _score_all(cell: Cell, each: Iterable[parts.Part], advance: console.Advance)
     return results
 
 
-def _bring_home(partial: Path, folder: Path, *, complete: bool) -> None:
-    """Move finished parts into the run's folder; of an incomplete run copy the logs and keep the parts."""
-    for part in sorted(partial.glob("part-*")):
-        if complete:
-            shutil.move(str(part), folder / part.name)
-        else:
-            shutil.copytree(part, folder / part.name, ignore=shutil.ignore_patterns("*.bin"))
-    if complete:
-        shutil.rmtree(partial, ignore_errors=True)
+def _layout_check(
+    cell: Cell, results: list[parts.PartResult], folder: Path
+) -> tuple[LayoutCheck | None, list[Finding]]:
+    """Score a sample again at another layout and count the answers that changed.
 
-
-def _layout_check(cell: Cell, results: list[parts.PartResult], folder: Path) -> LayoutCheck | None:
-    """Score a sample again at another layout and count the answers that changed."""
+    A check that fails costs the run nothing but the check: it becomes a warning.
+    """
     count = min(cell.settings.layout_check, cell.tasks)
     if not count or not results or not all(r.trusted for r in results):
-        return None
+        return None, []
     correct = "".join(r.correct or "" for r in results)
     chosen = seeded_sample(cell.tasks, count, seed=0)
     out = set(cell.excluded)
@@ -234,7 +248,11 @@ def _layout_check(cell: Cell, results: list[parts.PartResult], folder: Path) -> 
         result = parts.score_part(part, cell.engine, cell.model, other, lambda rows: advance(rows, ""))
     sample.unlink(missing_ok=True)
     if result.correct is None:
-        why = "; ".join(f.detail for f in result.findings if f.severity == "error")
-        raise RefusedError("layout-noise", f"the layout check itself failed: {why}", "run without --layout-check")
+        errors = [f for f in result.findings if f.severity == "error"]
+        if any(f.slug == "interrupted" for f in errors):
+            return None, [finding("interrupted", "during the layout check; the run itself was complete")]
+        why = "; ".join(f.detail for f in errors)
+        return None, [finding("layout-noise", f"the check could not be completed: {why}")]
     flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
-    return LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
+    check = LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
+    return check, evidence.layout_findings(check, LAYOUT_NOISE)

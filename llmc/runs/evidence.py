@@ -98,8 +98,8 @@ def assemble(
     )
 
 
-def layout_findings(check: LayoutCheck | None, threshold: float) -> list[Finding]:
-    if check is None or check.flipped <= threshold * check.tasks:
+def layout_findings(check: LayoutCheck, threshold: float) -> list[Finding]:
+    if check.flipped <= threshold * check.tasks:
         return []
     share = 100 * check.flipped / check.tasks
     return [finding("layout-noise", f"{check.flipped} of {check.tasks} answers ({share:.1f} %) changed")]
