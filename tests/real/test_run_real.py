@@ -177,7 +177,7 @@ def test_a_run_in_parts_equals_a_run_in_one(cli: Cli, tmp_path: Path, known_mode
     assert parts.code == 0, parts.out
     assert [part["tasks"] for part in parts.record["parts"]] == [10, 10, 10, 10, 10, 5]
     assert parts.record["correct"] == expected_correct(MODEL, tasks)
-    assert not list((tmp_path / "out/runs").glob(".parts-*"))
+    assert not [path for path in (tmp_path / "out/runs").glob(".parts-*") if path.is_dir()]
 
 
 def test_hazards_are_refused_or_left_out(cli: Cli, tmp_path: Path, known_model: Path) -> None:
