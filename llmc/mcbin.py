@@ -36,13 +36,14 @@ MAX_TASK_BYTES = 4 << 20  # a million tokens; keeps one hostile task from fillin
 UINT32_MAX = 0xFFFF_FFFF
 _U32 = struct.Struct("<I")
 _OFFSETS_PER_READ = 1 << 16
+_KNOWN_OPTIONS = 4096  # sets of letters with a place of the right one; few files have more than ten
 _LABELS = [struct.Struct(f"<{width}i") for width in range(MAX_OPTIONS + 1)]
 _OPTION_NAMES = [f"option {i}" for i in range(MAX_OPTIONS)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes twice as long to make, and a file has a million
 class Task:
-    """One question as the file stores it; the model sees ``question + " " + option``."""
+    """One question as the file stores it; the model sees ``question + " " + option``. Not to be changed."""
 
     question: str
     options: tuple[str, ...]
@@ -87,6 +88,16 @@ class BinFacts:
         return self.gold_positions[self.majority_position] / self.tasks
 
 
+@dataclass(slots=True)
+class _Options:
+    """What follows a question: the options, which is right, their bytes in all, and whether two are equal."""
+
+    options: tuple[str, ...]
+    gold: int
+    text_bytes: int
+    has_equal: bool
+
+
 class _Source:
     """A file read forward through a window, with its length known, so that every length is checked first."""
 
@@ -97,6 +108,8 @@ class _Source:
         self.position = 0  # of the next byte, in the window
         self.task_end = size
         self.digest = hashlib.sha256()
+        # Letters, and labels with them, come again in task after task: bytes that were checked once.
+        self._known: dict[bytes, _Options] = {}
 
     @property
     def at(self) -> int:
@@ -135,6 +148,28 @@ class _Source:
     def number(self, task: int | None, what: str) -> int:
         position = self.take(4, task, what)
         return int(_U32.unpack_from(self.window, position)[0])
+
+    def question(self, task: int) -> tuple[str, int]:
+        """Begin a task: return its question and the length of that in bytes."""
+        self.task_end = self.at + MAX_TASK_BYTES
+        return self.text(task, "the question")
+
+    def known_options(self) -> _Options | None:
+        """Step over the rest of a task whose bytes are those of an earlier one, and return what they say."""
+        at = self.position
+        # Options of one byte each, the case that this is for, leave no doubt how many bytes to look at.
+        width = self.window[at : at + 1]
+        length = 8 + 9 * width[0] if width else 0
+        found = self._known.get(self.window[at : at + length])
+        if found is not None and self.at + length <= self.task_end:
+            self.position = at + length
+            return found
+        return None
+
+    def remember(self, start: int, read: _Options) -> None:
+        """Keep the options read since ``start`` for ``known_options``, where they are of one byte each."""
+        if start >= self.base and read.text_bytes == len(read.options) and len(self._known) < _KNOWN_OPTIONS:
+            self._known[self.window[start - self.base : self.position]] = read
 
     def text(self, task: int, what: str) -> tuple[str, int]:
         """Return the next text and its length in bytes."""
@@ -201,9 +236,10 @@ class Reader:
                 raise source.fail(
                     f"the offset table says {offset}, the task begins at {source.at}", index, 4 + 4 * index
                 )
-            task, text_bytes = self._task(source, index)
-            tally.add(index, task, text_bytes)
-            yield task
+            question, question_bytes = source.question(index)
+            rest = source.known_options() or self._options(source, index)
+            tally.add(index, question_bytes, rest)
+            yield Task(question, rest.options, rest.gold)
         if source.at != source.size:
             raise source.fail(f"{source.size - source.at} bytes follow the last task", None)
         self.facts = tally.facts(source.size, source.digest.hexdigest())
@@ -228,16 +264,14 @@ class Reader:
             source.take(4 * min(_OFFSETS_PER_READ, count - start), None, "the offset table")
         return count
 
-    def _task(self, source: _Source, index: int) -> tuple[Task, int]:
-        """Return the next task and the bytes of its texts as the model sees them, joined by spaces."""
-        source.task_end = source.at + MAX_TASK_BYTES
-        question, question_bytes = source.text(index, "the question")
-        at = source.at
+    def _options(self, source: _Source, index: int) -> _Options:
+        """Read what follows a task's question."""
+        start = at = source.at
         width = source.number(index, "the number of options")
         if not 2 <= width <= MAX_OPTIONS:
             raise source.fail(f"{width} options; 2 to {MAX_OPTIONS} can be scored", index, at)
         options = []
-        text_bytes = width * (question_bytes + 1)
+        text_bytes = 0
         for i in range(width):
             option, length = source.text(index, _OPTION_NAMES[i])
             options.append(option)
@@ -255,7 +289,9 @@ class Reader:
             raise source.fail(f"mc2 holds {extra} options; it must be empty", index, at)
         if source.at > source.task_end:
             raise source.fail(f"the task goes past {MAX_TASK_BYTES} bytes", index, source.task_end)
-        return Task(question, tuple(options), labels.index(1)), text_bytes
+        read = _Options(tuple(options), labels.index(1), text_bytes, len(set(options)) != width)
+        source.remember(start, read)
+        return read
 
 
 def _offsets(handle: int, count: int) -> Iterator[int]:
@@ -278,14 +314,16 @@ class _Tally:
         self.duplicates = 0
         self.first_duplicates: list[int] = []
 
-    def add(self, index: int, task: Task, text_bytes: int) -> None:
-        width = len(task.options)
+    def add(self, index: int, question_bytes: int, rest: _Options) -> None:
+        width = len(rest.options)
         self.widths[width] += 1
-        self.golds[task.gold] += 1
+        self.golds[rest.gold] += 1
+        # As the model sees them: the question before each option, joined by a space.
+        text_bytes = width * (question_bytes + 1) + rest.text_bytes
         self.text_bytes += text_bytes
         if text_bytes > self.longest_bytes:
             self.longest_bytes, self.longest_task = text_bytes, index
-        if len(set(task.options)) != width:
+        if rest.has_equal:
             self.duplicates += 1
             if self.duplicates <= 100:
                 self.first_duplicates.append(index)
@@ -405,30 +443,32 @@ class Writer:
 
 def encode_task(task: Task) -> bytes:
     """Return the bytes of one task; ValueError when llama.cpp could not score it."""
-    width = len(task.options)
-    if not 2 <= width <= MAX_OPTIONS:
-        raise ValueError(f"{width} options; 2 to {MAX_OPTIONS} can be scored")
-    if not 0 <= task.gold < width:
-        raise ValueError(f"gold index {task.gold} is outside the {width} options")
-    if not task.question:
-        raise ValueError("the question is empty")
-    if not all(task.options):
-        raise ValueError(f"option {task.options.index('')} is empty")
-    question = task.question.encode("utf-8")
+    options = task.options
     # Letters and yes/no come again in every task; longer options hardly ever do.
-    encode = _encode_same_options if len(task.options[0]) <= 3 else _encode_options
-    data = b"".join((_U32.pack(len(question)), question, encode(task.options, task.gold)))
+    encode = _encode_same_options if options and len(options[0]) <= 3 else _encode_options
+    rest = encode(options, task.gold)
+    question = task.question.encode("utf-8")
+    if not question:
+        raise ValueError("the question is empty")
+    data = _U32.pack(len(question)) + question + rest
     if len(data) > MAX_TASK_BYTES:
         raise ValueError(f"the task takes {len(data)} bytes; {MAX_TASK_BYTES} are the limit")
     return data
 
 
 def _encode_options(options: tuple[str, ...], gold: int) -> bytes:
-    parts = [_U32.pack(len(options))]
+    width = len(options)
+    if not 2 <= width <= MAX_OPTIONS:
+        raise ValueError(f"{width} options; 2 to {MAX_OPTIONS} can be scored")
+    if not 0 <= gold < width:
+        raise ValueError(f"gold index {gold} is outside the {width} options")
+    if not all(options):
+        raise ValueError(f"option {options.index('')} is empty")
+    parts = [_U32.pack(width)]
     for option in options:
         text = option.encode("utf-8")
         parts += (_U32.pack(len(text)), text)
-    parts.append(_encode_labels(len(options), gold))
+    parts.append(_encode_labels(width, gold))
     return b"".join(parts)
 
 
