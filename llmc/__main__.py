@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +12,54 @@ if TYPE_CHECKING:
     from llmc.errors import UsageError
 
 
+GROUPS = ("bench", "engine", "runs")  # commands that have commands of their own
+
+
 def main() -> None:
     """Run the command line and exit with one of ``errors.ExitCode`` (or, for ``exec``, the child's own)."""
-    arguments = sys.argv[1:]
-    if arguments in (["--version"], ["-V"]):
-        # Answered before anything heavy is imported.
-        from llmc import __version__
+    try:
+        _prepare_process()
+        code = _answer(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were still being imported, or once more during the good-bye
+        code = 130
+    sys.exit(code)
 
-        print(f"llmc {__version__}")
-        sys.exit(0)
-    sys.exit(run(arguments))
+
+def _prepare_process() -> None:
+    """Let requests to end do what Ctrl-C does, so that nothing half-made is left; and let any text be printed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _answer(arguments: list[str]) -> int:
+    code = 0
+    try:
+        if arguments in (["--version"], ["-V"]):
+            # Answered before anything heavy is imported.
+            from llmc import __version__
+
+            print(f"llmc {__version__}")
+        else:
+            code = run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # the verdict stands, read or not
+    except OSError as failure:
+        from llmc import console
+
+        caught = _os_error(failure)
+        console.error(caught)
+        code = int(caught.exit_code)
+    else:
+        return code
+    # Python would try once more to write what is left, and complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
 
 
 def run(arguments: list[str]) -> int:
@@ -28,13 +68,13 @@ def run(arguments: list[str]) -> int:
 
     from llmc import console
     from llmc.cli.app import app
-    from llmc.errors import ExitCode, LlmcError, UsageError, os_error
+    from llmc.errors import ExitCode, LlmcError, UsageError
 
     # Newer versions of typer carry a copy of click, older ones need the package: this is the class in use.
     parser_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "UsageError")
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     console.set_json("--json" in own)
-    command = next((word for word in own if not word.startswith("-")), "")
+    command = _command(own)
     console.leave_stdout(command == "exec")
     tail: list[str] = []
     if command == "run" and own is not arguments:
@@ -50,12 +90,15 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         caught = LlmcError("interrupted")
         caught.exit_code, caught.kind = ExitCode.INTERRUPTED, "interrupted"
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): that is its decision, not a failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output went away (`| head`): that is its decision, not a failure of ours. Of the
+        # parser's own output click finds out first, and nothing else makes it exit.
+        console.give_up_stdout()
         return int(ExitCode.OK)
     except OSError as failure:
-        caught = os_error(failure, "read or write", "check the path, its permissions and the room on the disk")
+        caught = _os_error(failure)
+    except MemoryError:
+        caught = LlmcError("there is not enough memory for this", "end other programs, or ask for less at a time")
     except Exception as bug:
         if isinstance(bug, parser_error):
             if type(bug).__name__ == "NoArgsIsHelpError" and not console.json_mode():
@@ -74,6 +117,23 @@ def run(arguments: list[str]) -> int:
         raise caught
     console.error(caught, command)
     return int(caught.exit_code)
+
+
+def _command(arguments: list[str]) -> str:
+    """Return the command's name as its JSON envelope has it, of two words for a command in a group."""
+    words = [word for word in arguments if not word.startswith("-")][:2]
+    return " ".join(words if words[:1] and words[0] in GROUPS else words[:1])
+
+
+def _os_error(failure: OSError) -> UsageError:
+    """Turn what no command foresaw into an error; without a file's name it is the current folder that is gone."""
+    from llmc.errors import InputFileError, os_error
+
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd is the same, and pathlib is not needed here
+    except FileNotFoundError:
+        return InputFileError("the current folder has been deleted", "change into one that exists")
+    return os_error(failure, "read or write", "check the path, its permissions and the room on the disk")
 
 
 def _usage_error(failure: Any) -> UsageError:

@@ -16,6 +16,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = "llmc.cli/1"
-PIPE_WIDTH = 120
+PIPE_WIDTH, PIPE_HEIGHT, LEAST_WIDTH = 120, 25, 40
 PLAIN_SECONDS = 10.0  # between two plain progress lines
 
 _json_mode = False
@@ -74,17 +75,23 @@ def _console(file: IO[str]) -> Console:
     if file.isatty():
         return Unread(file=file, highlight=False)
     # A file or a pipe has no width of its own, and lines in it are not to be broken.
-    return Unread(file=file, highlight=False, soft_wrap=True, width=_pipe_width())
+    return Unread(file=file, highlight=False, soft_wrap=True, width=_pipe_width(), height=PIPE_HEIGHT)
 
 
 def _pipe_width() -> int:
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) > 0 else PIPE_WIDTH
+    return max(LEAST_WIDTH, int(columns)) if re.fullmatch("[1-9][0-9]{0,3}", columns) else PIPE_WIDTH
 
 
 def _silence(file: IO[str]) -> None:
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+
+
+def give_up_stdout() -> None:
+    """Send what results are still to come, and those not yet written, nowhere."""
+    if sys.stdout is not None:
+        _silence(sys.stdout)
 
 
 def width() -> int:
@@ -122,7 +129,10 @@ def emit(command: str, data: Any, code: ExitCode = ExitCode.OK, exit_code: int |
 
 
 def error(failure: LlmcError, command: str = "") -> None:
-    """Print one error: what, then how to mend it; as the JSON envelope in JSON mode."""
+    """Print one error: what, then how to mend it; as the JSON envelope in JSON mode.
+
+    Where the envelope cannot be written (the disk is full), people get to read the error instead.
+    """
     if _json_mode:
         detail: dict[str, Any] = {"kind": failure.kind, "message": failure.what, "remedy": failure.remedy}
         for extra in ("slug", "task", "offset"):
@@ -130,8 +140,17 @@ def error(failure: LlmcError, command: str = "") -> None:
                 detail[extra] = value
         status = failure.exit_code.name.lower()
         body = {"schema": SCHEMA, "command": command, "status": status, "exit_code": int(failure.exit_code)}
-        _write_json({**body, "error": detail})
-        return
+        try:
+            _write_json({**body, "error": detail})
+        except OSError:
+            give_up_stdout()
+        else:
+            return
+    with contextlib.suppress(OSError):
+        _write_error(failure)
+
+
+def _write_error(failure: LlmcError) -> None:
     out = stderr()
     out.print("[bold red]error:[/] ", end="")
     out.print(failure.what, markup=False)
@@ -142,8 +161,11 @@ def error(failure: LlmcError, command: str = "") -> None:
 
 def _write_json(body: dict[str, Any]) -> None:
     file = _results()
+    unicode = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(body, indent=1, ensure_ascii=not unicode, allow_nan=False)
     try:
-        file.write(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        # A lone surrogate stands for a byte of a file's name; \udcXX is how JSON writes it.
+        file.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
         file.flush()
     except BrokenPipeError:
         _silence(file)
@@ -162,12 +184,14 @@ def progress(title: str, total: float | None = None) -> Iterator[Advance]:
     ``total`` may be None for a step of unknown length. Calls may come as often as they like.
     """
     style = os.environ.get("LLMC_PROGRESS", "")
-    if style == "off" or _json_mode or (not style and not sys.stderr.isatty()):
+    if style == "off" or _json_mode or sys.stderr is None:
         yield _silent
     elif style == "plain":
         yield from _plain(title, total)
-    else:
+    elif sys.stderr.isatty():
         yield from _bar(title, total)
+    else:
+        yield _silent
 
 
 def _silent(done: float, remark: str = "") -> None:

@@ -13,17 +13,42 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from llmc.errors import UsageError
+
 CHUNK = 1 << 20
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return ``$LLMC_CACHE`` or the platform's user cache folder for llmc, joined with ``parts``."""
+    """Return ``$LLMC_CACHE`` or the platform's user cache folder for llmc, joined with ``parts``.
+
+    UsageError when neither the variable nor a home folder says where that is.
+    """
     root = os.environ.get("LLMC_CACHE")
     if not root:
         from platformdirs import user_cache_dir
 
-        root = user_cache_dir("llmc", appauthor=False)
-    return Path(root).expanduser().joinpath(*parts)
+        try:
+            root = user_cache_dir("llmc", appauthor=False)
+        except RuntimeError:
+            raise UsageError("there is no home folder to keep a cache in", "set HOME, or LLMC_CACHE") from None
+    return with_home(root).joinpath(*parts)
+
+
+def with_home(text: str) -> Path:
+    """Return the path with ``~`` replaced, as a shell does: left alone when there is no such user."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises RuntimeError instead
+
+
+def is_file(path: Path) -> bool:
+    """Return whether ``path`` is a regular file that this user may see; unlike ``Path.is_file``, never raise."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+# A file's name need not be UTF-8: Python holds a stray byte as a lone surrogate, which is written as JSON has it.
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 @contextlib.contextmanager
@@ -36,7 +61,7 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".tmp")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as stream:
+        with os.fdopen(handle, mode, **_TEXT if "b" not in mode else {}) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -62,23 +87,38 @@ def write_json(path: Path, data: Any) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def locked(path: Path, waiting: Callable[[], None] | None = None, *, remove: bool = False) -> Iterator[None]:
     """Hold an exclusive lock on ``path`` (created when missing) for the length of the block.
 
-    ``waiting`` is called once when another process holds the lock and this one has to wait.
+    ``waiting`` is called once when another process holds the lock and this one has to wait. With ``remove``
+    (to be given by all that use the path) the file is gone afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting:
-                waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)
+    while True:
+        with path.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting:
+                    waiting()
+                    waiting = None
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_still(path, handle):
+                continue  # removed by whoever held it: others lock a new file of that name
+            try:
+                yield
+            finally:
+                if remove:
+                    path.unlink(missing_ok=True)
+                fcntl.flock(handle, fcntl.LOCK_UN)
+            return
+
+
+def _is_still(path: Path, handle: IO[Any]) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(handle.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 # First bytes -> what a person would call the file; for messages only.

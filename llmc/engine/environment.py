@@ -7,12 +7,13 @@ switched off, so its presence is reported and its checksum recorded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmc.files import cache_dir, sha256_file
+from llmc.files import cache_dir, is_file, sha256_file
 from llmc.findings import Finding, finding
 
 SYSTEM_CONFIG = Path("/etc/llama.cpp/config.ini")
@@ -44,12 +45,19 @@ def scrubbed(base: Mapping[str, str] | None = None, system_config: Path = SYSTEM
     """Return the environment of a safe run, made from ``base`` (this process's own when None)."""
     source = dict(os.environ if base is None else base)
     dropped = {name: value for name, value in source.items() if name.startswith("LLAMA_")}
-    user = user_config(source)
-    if user.is_file():
-        dropped[str(user)] = f"sha256:{sha256_file(user)}"
+    dropped |= {path: f"sha256:{sha256}" for path, sha256 in config_sums(user_config(source)).items()}
     empty = cache_dir("empty-config")
     empty.mkdir(parents=True, exist_ok=True)
     variables = {name: value for name, value in source.items() if not name.startswith("LLAMA_")}
     variables |= {"LC_ALL": "C", "XDG_CONFIG_HOME": str(empty)}
-    config = {str(system_config): sha256_file(system_config)} if system_config.is_file() else {}
-    return Environment(variables, dropped, config)
+    return Environment(variables, dropped, config_sums(system_config))
+
+
+def config_sums(*places: Path) -> dict[str, str]:
+    """Return path -> sha256 of the files that are there; one that this user may not read, llama.cpp cannot either."""
+    sums = {}
+    for path in places:
+        with contextlib.suppress(OSError):
+            if is_file(path):
+                sums[str(path)] = sha256_file(path)
+    return sums

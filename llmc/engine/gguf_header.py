@@ -12,6 +12,7 @@ a window, so no input makes the reader take more than a few MB beyond the values
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
@@ -97,8 +98,11 @@ def read_header(path: Path) -> Header:
     breaks the format (with the byte offset), or is shorter than the tensors it describes.
     """
     try:
-        if path.is_dir():
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
             raise InputFileError(f"{path} is a directory", "name a .gguf file")
+        if not stat.S_ISREG(kind):  # a pipe would be waited for, for ever
+            raise InputFileError(f"{path} is not a regular file", "write the model to a file first")
         with path.open("rb") as stream:
             header = _Parser(path, stream, os.fstat(stream.fileno()).st_size).parse()
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from llmc.engine.libraries import engine_libraries
 from llmc.errors import EngineError
-from llmc.files import cache_dir, looks_like, read_cache, sha256_cached
+from llmc.files import cache_dir, looks_like, read_cache, sha256_cached, with_home
 
 PROGRAM = "llama-perplexity"
 APP = "llama"  # llama.cpp's single program, with sub-commands
@@ -160,7 +160,7 @@ def _program(text: str, found_by: str) -> Path:
         for engine in installed():
             if engine.name == text:
                 return engine.binary
-    path = Path(text).expanduser()
+    path = with_home(text)
     if path.is_dir():
         return _checked(_in_folder(path, found_by), found_by)
     if not path.exists():

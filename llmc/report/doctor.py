@@ -16,7 +16,7 @@ from typing import Literal
 
 from llmc import __version__
 from llmc.errors import LlmcError, os_error
-from llmc.files import cache_dir
+from llmc.files import cache_dir, is_file
 
 Level = Literal["ok", "note", "missing"]
 
@@ -200,13 +200,13 @@ def _llama_settings() -> Iterator[Check]:
     else:
         yield Check("LLAMA_* variables", "ok", "none set")
     user = user_config(os.environ)
-    if user.is_file():
+    if is_file(user):
         detail = f"{user}: `llmc run` keeps it from being read; `llmc exec` does not"
         yield Check("config.ini", "note", detail, "move it away if its settings are not meant for benchmarks")
-    if SYSTEM_CONFIG.is_file():
+    if is_file(SYSTEM_CONFIG):
         detail = f"{SYSTEM_CONFIG}: cannot be switched off; llmc overrides the settings that matter, records it"
         yield Check("config.ini", "note", detail, "remove it if it is not needed")
-    if not user.is_file() and not SYSTEM_CONFIG.is_file():
+    if not is_file(user) and not is_file(SYSTEM_CONFIG):
         yield Check("config.ini", "ok", "none that llama.cpp would read")
 
 

@@ -15,7 +15,6 @@ from llmc.engine.audit import Audit, audit
 from llmc.engine.process import Limits, Outcome, run_process
 from llmc.engine.transcript import Transcript, TranscriptParser
 from llmc.errors import ExitCode, LlmcError
-from llmc.files import sha256_file
 from llmc.findings import Finding, finding
 from llmc.runs import store
 from llmc.runs.command import EngineCommand, read_command
@@ -167,13 +166,13 @@ def _in_force(command: EngineCommand, variables: Mapping[str, str]) -> list[Find
     """Settings from outside the command line that llama.cpp obeys, and that ``llmc run`` would take away."""
     merged = {**variables, **command.assigned}
     named = [f"{name}={value}" for name, value in sorted(merged.items()) if name.startswith("LLAMA_")]
-    files = [str(path) for path in _config_files(merged)]
+    files = list(_config_files(merged))
     return [finding("environment-in-force", ", ".join([*named, *files]))] if named or files else []
 
 
-def _config_files(variables: Mapping[str, str]) -> list[Path]:
-    places = (environment.SYSTEM_CONFIG, environment.user_config(variables))
-    return [path for path in places if path.is_file()]
+def _config_files(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return path -> sha256 of the configuration files that llama.cpp reads under these variables."""
+    return environment.config_sums(environment.SYSTEM_CONFIG, environment.user_config(variables))
 
 
 def _stem(name: str | None) -> str:
@@ -198,7 +197,7 @@ def _record(seen: _Seen, model_name: str | None) -> RunRecord:
         engine=EngineIdentity(command=seen.command.program or seen.argv[:1], version=seen.transcript.build),
         argv=seen.argv,
         layout=_layout(seen.transcript),
-        config_files={str(path): sha256_file(path) for path in _config_files(os.environ)},
+        config_files=_config_files({**given_environment(), **seen.command.assigned}),
         host=host(),
         counts=_counts(seen),
         parts=(_part(seen),),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmc import mcbin
 from llmc.errors import FormatError, LlmcError
-from llmc.files import file_stamp, sha256_file
+from llmc.files import file_stamp, is_file, sha256_file
 from llmc.findings import Finding, finding
 
 _SPLIT_MODEL = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.DOTALL)
@@ -33,7 +33,7 @@ class WatchedBenchmark:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.regular = path.is_file()
+        self.regular = is_file(path)
         self._before: str | None = None
         self._thread = threading.Thread(target=self._hash, daemon=True)
         if self.regular:
