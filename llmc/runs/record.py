@@ -25,7 +25,10 @@ class _Part(BaseModel):
 
 
 class ModelIdentity(_Part):
-    """``size`` in bytes; ``bits_per_weight`` is the file's size over its parameters."""
+    """``size`` in bytes; ``bits_per_weight`` is the file's size over its parameters.
+
+    ``made_from`` is the recipe of a model that a sweep quantized; its file may be gone.
+    """
 
     ref: str
     path: str | None = None
@@ -37,6 +40,7 @@ class ModelIdentity(_Part):
     parameters: int | None = None
     vocab_size: int | None = None
     bits_per_weight: float | None = None
+    made_from: dict[str, Any] | None = None
 
 
 class BenchmarkIdentity(_Part):
