@@ -95,6 +95,7 @@ def run_process(
     is asked after output; once true, the process has ``limits.exit_grace`` to exit. ``passthrough`` copies
     both streams to llmc's own, unchanged; a reader that went away is no failure. In the main thread SIGINT,
     SIGTERM and SIGHUP end the child by the ladder (again: the next rung at once); ignored ones stay ignored.
+    In other threads ``interrupt_runs`` does.
 
     Raises EngineError when the command cannot be started, InputFileError when a log cannot be written.
     """
@@ -338,7 +339,7 @@ class _Run:
 
 
 class _Signals:
-    """Counts requests to stop, and wakes the loop through ``fd``; deaf (None) outside the main thread."""
+    """Counts requests to stop, and wakes the loop through ``fd``."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -350,7 +351,7 @@ class _Signals:
         os.set_blocking(self.fd, False)
         os.set_blocking(self._write_end, False)
 
-    def caught(self, number: int, frame: FrameType | None) -> None:
+    def caught(self, number: int = 0, frame: FrameType | None = None) -> None:
         self.count += 1
         with contextlib.suppress(BlockingIOError):
             os.write(self._write_end, b"!")
@@ -365,14 +366,39 @@ class _Signals:
             os.close(self._write_end)
 
 
+_in_threads: set[_Signals] = set()
+_in_threads_lock = threading.Lock()
+
+
+def interrupt_runs() -> None:
+    """Ask every run that goes on outside the main thread to end, as a signal asks the one in it.
+
+    Signals reach the main thread alone, so whoever runs commands in others catches them and calls this; a
+    second call takes the next step of the ladder.
+    """
+    with _in_threads_lock:
+        for signals in _in_threads:
+            signals.caught()
+
+
 @contextlib.contextmanager
 def _signals() -> Iterator[_Signals]:
-    """Catch SIGINT, SIGTERM and SIGHUP for the length of the block, where they are not ignored."""
+    """Catch SIGINT, SIGTERM and SIGHUP for the length of the block, where they are not ignored.
+
+    Outside the main thread ``interrupt_runs`` stands for the signals.
+    """
     signals = _Signals()
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
     signals.listen()
+    if threading.current_thread() is not threading.main_thread():
+        with _in_threads_lock:
+            _in_threads.add(signals)
+        try:
+            yield signals
+        finally:
+            with _in_threads_lock:
+                _in_threads.discard(signals)
+            signals.close()
+        return
     before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -86,7 +86,7 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
     reuse_key = content_key(
         {
             "comparability": comparability.key,
-            "model": model.sha256,
+            "model": model.content,
             "engine": engine.probe.identity,
             "arguments": launch.arguments,
             "health_check": settings.health_check,

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from llmc.mcbin import BinFacts
 
 
-def model_identity(ref: str, facts: ModelFacts, sha256: str | None = None) -> ModelIdentity:
+def model_identity(
+    ref: str, facts: ModelFacts, sha256: str | None = None, made_from: dict[str, Any] | None = None
+) -> ModelIdentity:
     bits = facts.bits_per_weight
     return ModelIdentity(
         ref=ref,
@@ -29,6 +31,7 @@ def model_identity(ref: str, facts: ModelFacts, sha256: str | None = None) -> Mo
         parameters=facts.parameters,
         vocab_size=facts.vocab_size,
         bits_per_weight=None if bits is None else round(bits, 4),
+        made_from=made_from,
     )
 
 

@@ -49,16 +49,24 @@ class PreparedEngine:
 
 @dataclass(frozen=True)
 class PreparedModel:
+    """``made_from`` is the recipe of a model that llmc made itself: base, type, importance matrix, quantizer."""
+
     ref: str
     facts: ModelFacts
     sha256: str
+    made_from: dict[str, Any] | None = None
+
+    @property
+    def content(self) -> Any:
+        """What tells the model from others: its recipe, which outlives the file, else its checksum."""
+        return self.made_from or self.sha256
 
     @property
     def short_name(self) -> str:
         return self.facts.path.stem
 
     def identity(self) -> ModelIdentity:
-        return model_identity(self.ref, self.facts, self.sha256)
+        return model_identity(self.ref, self.facts, self.sha256, self.made_from)
 
 
 def prepare_engine(settings: Settings, first: FirstTime) -> PreparedEngine:
