@@ -18,8 +18,9 @@ import json
 import os
 import re
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from llmc.errors import ExitCode, LlmcError
@@ -171,6 +172,22 @@ def _write_json(body: dict[str, Any]) -> None:
         _silence(file)
 
 
+_sink = threading.local()
+
+
+@contextlib.contextmanager
+def progress_to(sink: Callable[[str, float | None, float, str], None]) -> Iterator[None]:
+    """Give the progress of every step in this thread to ``sink`` (title, total, done, remark) instead of showing it.
+
+    For work in several threads, of which only one can draw on the terminal.
+    """
+    _sink.take = sink
+    try:
+        yield
+    finally:
+        del _sink.take
+
+
 class Advance(Protocol):
     """Says how far a step is: ``done`` in the unit of its total, and a short remark."""
 
@@ -184,7 +201,10 @@ def progress(title: str, total: float | None = None) -> Iterator[Advance]:
     ``total`` may be None for a step of unknown length. Calls may come as often as they like.
     """
     style = os.environ.get("LLMC_PROGRESS", "")
-    if style == "off" or _json_mode or sys.stderr is None:
+    take = getattr(_sink, "take", None)
+    if take is not None:
+        yield lambda done, remark="": take(title, total, done, remark)
+    elif style == "off" or _json_mode or sys.stderr is None:
         yield _silent
     elif style == "plain":
         yield from _plain(title, total)
