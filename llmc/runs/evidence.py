@@ -19,6 +19,7 @@ from llmc.runs.record import (
     GroupScore,
     LayoutCheck,
     RunRecord,
+    TaskGroups,
     Timings,
     content_key,
 )
@@ -66,6 +67,7 @@ def assemble(
     elif interrupted:
         status = "interrupted"
     engine_se = results[0].standard_error if len(results) == 1 else None
+    groups = _task_groups(cell) if trusted else []
     return RunRecord(
         llmc_version=version,
         kind="run",
@@ -90,7 +92,8 @@ def assemble(
         findings=tuple(_errors_first(findings)),
         correct=correct if trusted else None,
         excluded=_excluded_ids(cell),
-        groups=_groups(cell, correct) if trusted and correct is not None else {},
+        groups=_groups(groups, correct) if trusted and correct is not None else {},
+        task_groups=TaskGroups.of(groups),
         result=result_of(correct, engine_se) if trusted and correct is not None else None,
         layout_check=layout_check,
         comparability=cell.comparability,
@@ -151,11 +154,14 @@ def _counts(cell: Cell, results: Sequence[PartResult]) -> Counts:
     )
 
 
-def _groups(cell: Cell, correct: str) -> dict[str, GroupScore]:
+def _task_groups(cell: Cell) -> list[str | None]:
     out = set(cell.excluded)
+    return [group for i, group in enumerate(cell.bench.groups()) if i not in out]
+
+
+def _groups(groups: Sequence[str | None], correct: str) -> dict[str, GroupScore]:
     tally: dict[str, list[int]] = {}
-    kept = (group for i, group in enumerate(cell.bench.groups()) if i not in out)
-    for group, mark in zip(kept, correct, strict=True):
+    for group, mark in zip(groups, correct, strict=True):
         if group is not None:
             seen = tally.setdefault(group, [0, 0])
             seen[0] += 1

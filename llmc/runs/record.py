@@ -7,7 +7,10 @@ trusted record has a ``result``: an untrusted one holds counts and findings, and
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,6 +112,39 @@ class GroupScore(_Part):
     correct: int
 
 
+class TaskGroups(_Part):
+    """The group of every scored task in file order, run-length coded: what pairs two runs group by group.
+
+    ``runs`` reads ``0x100 1x30 -x2``: 100 tasks of ``names[0]``, 30 of ``names[1]``, 2 of no group.
+    """
+
+    names: tuple[str, ...]
+    runs: str
+
+    @classmethod
+    def of(cls, groups: Sequence[str | None]) -> TaskGroups | None:
+        """Return the coded form, or None when no task has a group."""
+        names = tuple(sorted({group for group in groups if group is not None}))
+        if not names:
+            return None
+        place: dict[str | None, str] = {name: str(number) for number, name in enumerate(names)}
+        place[None] = "-"
+        runs = (f"{place[group]}x{sum(1 for _ in same)}" for group, same in itertools.groupby(groups))
+        return cls(names=names, runs=" ".join(runs))
+
+    def expand(self, tasks: int) -> tuple[str | None, ...]:
+        """Return one group for each of ``tasks`` tasks; ValueError when the coded form says otherwise."""
+        lengths = []
+        for run in self.runs.split():
+            match = re.fullmatch(r"(-|[0-9]{1,9})x([0-9]{1,9})", run)
+            if not match or (match[1] != "-" and int(match[1]) >= len(self.names)):
+                raise ValueError(f"{run[:40]!r} is no run of groups")
+            lengths.append((None if match[1] == "-" else self.names[int(match[1])], int(match[2])))
+        if sum(length for _, length in lengths) != tasks:
+            raise ValueError(f"the groups are those of {sum(length for _, length in lengths)} tasks, not of {tasks}")
+        return tuple(name for name, length in lengths for _ in range(length))
+
+
 class Result(_Part):
     """Shares from 0 to 1. ``standard_error`` is the engine's own (Wald); the interval is Wilson's at 95 %."""
 
@@ -164,6 +200,7 @@ class RunRecord(_Part):
     correct: str | None = None
     excluded: tuple[str, ...] = ()
     groups: dict[str, GroupScore] = Field(default_factory=dict)
+    task_groups: TaskGroups | None = None
     result: Result | None = None
     layout_check: LayoutCheck | None = None
     comparability: Comparability | None = None
