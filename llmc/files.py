@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -73,10 +74,15 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def _umask() -> int:
-    # os.umask can only be read by setting it; mkstemp's 0600 would hide results from colleagues.
-    mask = os.umask(0o022)
-    os.umask(mask)
+    # os.umask can only be read by setting it; mkstemp's 0600 would hide results from colleagues. Two threads that
+    # did so at once could leave the wrong one behind.
+    with _umask_lock:
+        mask = os.umask(0o022)
+        os.umask(mask)
     return mask
+
+
+_umask_lock = threading.Lock()
 
 
 def write_json(path: Path, data: Any) -> None:
