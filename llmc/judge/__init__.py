@@ -1,0 +1,1 @@
+"""From records to conclusions: paired statistics, comparison, and the gate."""
