@@ -309,4 +309,68 @@ PAGES: dict[str, Page] = {
         "llama.cpp evaluates them all the same.",
         "Read the score of those tasks with care.",
     ),
+    "non-finite": _error(
+        "A log-probability is not a finite number",
+        "The scorer got NaN or an infinity for a token of an option, and stopped there.",
+        "Weights that hold NaN or overflow do this: a broken conversion or download, a faulty quantization, or a "
+        "backend that computes the model wrongly. llama-perplexity would print a plausible score instead.",
+        "Convert or fetch the model again; check it with another build of llama.cpp or with --gpu-layers 0.",
+    ),
+    "impossible-figure": _error(
+        "The scorer reported figures that cannot be",
+        "A log-probability above zero, an option without tokens, or lengths that are not those of the item.",
+        "The item file changed under the run, or the scorer has a fault.",
+        "Run it again; if it recurs, report it with the item's id.",
+    ),
+    "scorer-garbled": _error(
+        "The scorer's output is not what it should be",
+        "A line could not be read, or messages came out of their order.",
+        "Something else wrote into the scorer's output, or the disk or pipe lost a part of it.",
+        "Look at stdout.log, named in the record, and run it again.",
+    ),
+    "scorer-failed": _error(
+        "The scorer could not do its work",
+        "The scorer's process met an error and said so; the detail has its words.",
+        "The llama-cpp-python binding does not fit this library, libllama refused a batch, or the scorer has a fault.",
+        "`llmc engine install` brings a binding and a library that fit; stderr.log has the whole story.",
+    ),
+    "model-unreadable": _error(
+        "libllama cannot load the model",
+        "The file is cut off or damaged, holds a vocabulary only, is of an architecture that this build does not "
+        "know, or is an encoder, which predicts no next token.",
+        "A header may be whole while the weights behind it are not.",
+        "Fetch the model again and compare its checksum; for a new architecture use a newer engine.",
+    ),
+    "memory-short": _error(
+        "The scorer could not get the memory it needs",
+        "An allocation for weights, cache or logits was refused.",
+        "Weights and the cache must fit beside what else the machine does. The scorer holds at most 128 MiB of "
+        "logits; its cache grows with the longest item.",
+        "Close other programs, use a smaller quantization, or leave the longest items out.",
+    ),
+    "cannot-score": _error(
+        "An item has no score under these settings",
+        "One of its options has no tokens, or nothing comes before the first of them.",
+        "A log-probability is always one of a token given those before it. Without a question the scorer takes BOS "
+        "or EOS in its place; a vocabulary may have neither.",
+        "Leave the item out, or score with BOS.",
+    ),
+    "no-shared-prefix": _error(
+        "The model cannot share a prefix between sequences",
+        "Sharing was asked for, and the model is recurrent or a hybrid.",
+        "Such models keep one running state instead of a cache of tokens, and a state cannot be split.",
+        "Leave the choice to llmc: it scores such models one sequence at a time.",
+    ),
+    "one-at-a-time": _warning(
+        "Scored one sequence at a time",
+        "Every option was evaluated from its first token, without sharing anything. This takes several times longer.",
+        "Recurrent and hybrid models keep one running state, which sequences cannot share.",
+        "Nothing to mend: the figures are right.",
+    ),
+    "items-truncated": _warning(
+        "Some items were cut on the left",
+        "Items longer than the context lost their first tokens, as asked.",
+        "Protocols that truncate do this; what is left is another question.",
+        "Compare only with runs that cut at the same length; score the whole items where the model allows it.",
+    ),
 }
