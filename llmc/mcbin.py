@@ -284,14 +284,54 @@ class Reader:
                 if label not in (0, 1):
                     raise source.fail(f"label {i} is {label}; labels are 0 or 1", index, at + 4 * i)
             raise source.fail(f"{sum(labels)} options are marked correct; exactly one must be", index, at)
-        at = source.at
-        if (extra := source.number(index, "the size of mc2")) != 0:
-            raise source.fail(f"mc2 holds {extra} options; it must be empty", index, at)
+        self._read_mc2(source, index)
         if source.at > source.task_end:
             raise source.fail(f"the task goes past {MAX_TASK_BYTES} bytes", index, source.task_end)
         read = _Options(tuple(options), labels.index(1), text_bytes, len(set(options)) != width)
         source.remember(start, read)
         return read
+
+    def _read_mc2(self, source: _Source, index: int) -> None:
+        at = source.at
+        if (extra := source.number(index, "the size of mc2")) != 0:
+            raise source.fail(f"mc2 holds {extra} options; it must be empty", index, at)
+
+
+@dataclass(frozen=True)
+class Mc2:
+    """The second set of options that a file of others may carry: each 1 or 0, right or wrong, any number of them."""
+
+    options: tuple[str, ...]
+    labels: tuple[int, ...]
+
+
+class LenientReader(Reader):
+    """A ``Reader`` that also takes files whose mc2 is filled; all else is as strict.
+
+    ``mc2`` holds those of the last task read, with ``mc2_task`` its index; ``filled`` counts the tasks with any.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self.mc2: Mc2 | None = None
+        self.mc2_task = -1
+        self.filled = 0
+
+    def _read_mc2(self, source: _Source, index: int) -> None:
+        at = source.at
+        width = source.number(index, "the size of mc2")
+        if width == 0:
+            return
+        if width > MAX_OPTIONS:
+            raise source.fail(f"mc2 holds {width} options; {MAX_OPTIONS} are the most", index, at)
+        options = tuple([source.text(index, f"option {i} of mc2")[0] for i in range(width)])
+        at = source.at
+        labels = _LABELS[width].unpack_from(source.window, source.take(4 * width, index, "the labels of mc2"))
+        for i, label in enumerate(labels):
+            if label not in (0, 1):
+                raise source.fail(f"label {i} of mc2 is {label}; labels are 0 or 1", index, at + 4 * i)
+        self.mc2, self.mc2_task = Mc2(options, labels), index
+        self.filled += 1
 
 
 def _offsets(handle: int, count: int) -> Iterator[int]:

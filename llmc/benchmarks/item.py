@@ -68,11 +68,16 @@ def _bare(continuations: tuple[str, ...]) -> tuple[str, ...]:
 _bare_letters = lru_cache(maxsize=1024)(_bare)  # letters come again in every item
 
 
+def item_of(index: int, task: mcbin.Task) -> Item:
+    """Return a task as an item whose id is its index."""
+    continuations = tuple([" " + option for option in task.options])
+    return Item(index, str(index), None, task.question, None, None, continuations, task.gold, -1)
+
+
 def items_from_bin(path: Path) -> Iterator[Item]:
     """Yield the tasks of a ``.bin`` as items whose id is their index; raises what ``mcbin.Reader`` does."""
     for index, task in enumerate(mcbin.Reader(path)):
-        continuations = tuple(" " + option for option in task.options)
-        yield Item(index, str(index), None, task.question, None, None, continuations, task.gold, -1)
+        yield item_of(index, task)
 
 
 def schema() -> Any:
