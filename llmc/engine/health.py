@@ -122,7 +122,7 @@ def _check(
         stderr_log=folder / "stderr.log",
         environment=environment,
         limits=limits,
-    )
+    ).not_interrupted()
     errors = [f"{f.slug} ({f.detail})" for f in result.audit.findings if f.severity == "error"]
     correct = result.audit.correct or ""
     failed = "; ".join(errors)

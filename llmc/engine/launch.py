@@ -35,6 +35,15 @@ class Launch:
     audit: Audit
     attempts: int = 1
 
+    def not_interrupted(self) -> Launch:
+        """Return this launch; KeyboardInterrupt where it was ended by a request of the user's.
+
+        For launches that only prepare a run: what they would say of the engine or the model is not known.
+        """
+        if self.outcome.ended_by == "interrupted":
+            raise KeyboardInterrupt
+        return self
+
 
 def launch(
     command: Sequence[str],

@@ -7,6 +7,7 @@ multiplied by ``-np``, is ``-kvu`` needed, how many sequences are allowed, on wh
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Sequence
@@ -66,7 +67,10 @@ class ProbeResult(BaseModel):
 
 
 def probe(files: EngineFiles, *, force: bool = False) -> ProbeResult:
-    """Return what is known of an engine, probing it when its identity is new (a second or two)."""
+    """Return what is known of an engine, probing it when its identity is new (a second or two).
+
+    Only a usable engine is remembered.
+    """
     key = identity(files)
     entry = cache_dir("probe", f"{key}.json")
     if not force and (known := read_cache(entry)) is not None:
@@ -77,7 +81,12 @@ def probe(files: EngineFiles, *, force: bool = False) -> ProbeResult:
             pass  # written by another version of llmc: probe again
     with tempfile.TemporaryDirectory(prefix="llmc-probe-") as folder:
         result = _Prober(files, Path(folder)).probe(key)
-    write_cache(entry, result.model_dump(mode="json"))
+    if result.usable:
+        write_cache(entry, result.model_dump(mode="json"))
+    else:
+        # What made it fail may be the machine: no memory, no room, too busy. The next time may be better.
+        with contextlib.suppress(OSError):
+            entry.unlink(missing_ok=True)
     return result
 
 
@@ -139,7 +148,9 @@ class _Prober:
         self.runs += 1
         out, err = self.folder / f"{self.runs}.out", self.folder / f"{self.runs}.err"
         command = [*self.files.command, *arguments]
-        run_process(command, stdout_log=out, stderr_log=err, env=self.environment, limits=LIMITS)
+        outcome = run_process(command, stdout_log=out, stderr_log=err, env=self.environment, limits=LIMITS)
+        if outcome.ended_by == "interrupted":
+            raise KeyboardInterrupt
         parts = []
         for path in (out, err):
             with path.open("rb") as stream:
@@ -193,7 +204,7 @@ class _Prober:
             stderr_log=logs["stderr"],
             environment=self.environment,
             limits=LIMITS,
-        )
+        ).not_interrupted()
         return result, {name: parse(combined=path.read_bytes()) for name, path in logs.items()}
 
     def _scores(self, model: Path, task: mcbin.Task, arguments: Sequence[str]) -> bool:

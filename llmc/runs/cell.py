@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from llmc import __version__, console, mcbin
-from llmc.benchmarks.select import seeded_sample
+from llmc import __version__, console
 from llmc.engine.plan import Plan, plan
 from llmc.engine.preflight import Preflight, preflight
 from llmc.errors import RefusedError
@@ -17,11 +16,11 @@ from llmc.files import locked
 from llmc.findings import Finding, finding, has_error
 from llmc.runs import evidence, parts, store
 from llmc.runs.bench import Bench
+from llmc.runs.layout_check import layout_check
 from llmc.runs.prepare import PreparedEngine, PreparedModel, check_health
-from llmc.runs.record import Comparability, LayoutCheck, RunRecord, content_key
+from llmc.runs.record import Comparability, RunRecord, content_key
 from llmc.runs.settings import FirstTime, Settings
 
-LAYOUT_NOISE = 0.01  # share of flipped answers above which the noise is worth a warning
 NAMED_IDS = 20  # ids listed in a message; the record lists all
 
 
@@ -66,14 +65,9 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
     with first.measure("preflight"), console.progress(f"token counts of {bench.name}", bench.facts.tasks) as advance:
         checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts, advance=advance)
     excluded = _excluded(bench, checked, settings)
-    launch = plan(
-        engine.probe,
-        model.facts,
-        bench.facts,
-        checked,
-        user=settings.user_flags,
-        budget=settings.memory_budget,
-    )
+    launch = _plan(engine, model, bench, checked, settings)
+    if settings.layout_check:
+        _plan(engine, model, bench, checked, settings, alternative=True)  # refused now, not after a long run
     findings = [*engine.findings(), *launch.findings]
     if checked.basis == "bounds":
         findings.append(finding("preflight-bounds-only", checked.reason))
@@ -110,6 +104,26 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
     )
 
 
+def _plan(
+    engine: PreparedEngine,
+    model: PreparedModel,
+    bench: Bench,
+    checked: Preflight,
+    settings: Settings,
+    *,
+    alternative: bool = False,
+) -> Plan:
+    return plan(
+        engine.probe,
+        model.facts,
+        bench.facts,
+        checked,
+        user=settings.user_flags,
+        budget=settings.memory_budget,
+        alternative=alternative,
+    )
+
+
 def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]:
     hazards = {slug: indices for slug, indices in checked.hazards.items() if indices}
     if not hazards:
@@ -125,7 +139,11 @@ def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]
         )
     excluded = sorted({index for indices in hazards.values() for index in indices})
     if len(excluded) == bench.facts.tasks:
-        raise RefusedError("items-excluded", f"{bench.name}: every task is a hazard; none is left to score", "")
+        raise RefusedError(
+            "items-excluded",
+            f"{bench.name}: every task is a hazard; none is left to score",
+            f"look at one with `llmc inspect {bench.path} --model MODEL`; why: `llmc explain {next(iter(hazards))}`",
+        )
     return excluded
 
 
@@ -142,7 +160,7 @@ def run_cell(cell: Cell) -> Finished:
         return _reused(cell, runs) or _run(cell, runs, None)
     partial = runs.partial_folder(cell.reuse_key)
     # Two processes at the same run in parts: the second waits, and finds the first one's result.
-    with locked(partial.with_name(partial.name + ".lock")):
+    with locked(partial.with_name(partial.name + ".lock"), _tell_of_other, remove=True):
         known = _reused(cell, runs)
         if known is not None:
             return known
@@ -152,6 +170,10 @@ def run_cell(cell: Cell) -> Finished:
         if finished.record.status == "trusted":
             shutil.rmtree(partial, ignore_errors=True)
         return finished
+
+
+def _tell_of_other() -> None:
+    console.note("waiting for another llmc that is at work on this very run ...")
 
 
 def _reused(cell: Cell, runs: store.Store) -> Finished | None:
@@ -168,7 +190,7 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
         results: list[parts.PartResult] = []
         if not has_error(unhealthy):
             results = _score(cell, partial or folder)
-        layout, noise = _layout_check(cell, results, folder)
+        layout, noise = layout_check(cell, results, folder)
         record = evidence.assemble(
             cell,
             results,
@@ -212,47 +234,3 @@ def _score_all(cell: Cell, each: Iterable[parts.Part], advance: console.Advance)
         if not results[-1].trusted:
             break
     return results
-
-
-def _layout_check(
-    cell: Cell, results: list[parts.PartResult], folder: Path
-) -> tuple[LayoutCheck | None, list[Finding]]:
-    """Score a sample again at another layout and count the answers that changed.
-
-    A check that fails costs the run nothing but the check: it becomes a warning.
-    """
-    count = min(cell.settings.layout_check, cell.tasks)
-    if not count or not results or not all(r.trusted for r in results):
-        return None, []
-    correct = "".join(r.correct or "" for r in results)
-    chosen = seeded_sample(cell.tasks, count, seed=0)
-    out = set(cell.excluded)
-    kept = [task for i, task in enumerate(mcbin.Reader(cell.bench.path)) if i not in out]
-    sample = folder / "layout-check.bin"
-    facts = mcbin.write(sample, (kept[i] for i in chosen))
-    golds = bytes(kept[i].gold for i in chosen)
-    checked = preflight(sample, cell.model.facts, cell.engine.binding, facts=facts)
-    other = plan(
-        cell.engine.probe,
-        cell.model.facts,
-        facts,
-        checked,
-        user=cell.settings.user_flags,
-        budget=cell.settings.memory_budget,
-        alternative=True,
-    )
-    subfolder = folder / "layout-check"
-    subfolder.mkdir()
-    part = parts.Part(0, 0, sample, facts, golds, subfolder, temporary=False)
-    with console.progress("layout check", count) as advance:
-        result = parts.score_part(part, cell.engine, cell.model, other, lambda rows: advance(rows, ""))
-    sample.unlink(missing_ok=True)
-    if result.correct is None:
-        errors = [f for f in result.findings if f.severity == "error"]
-        if any(f.slug == "interrupted" for f in errors):
-            return None, [finding("interrupted", "during the layout check; the run itself was complete")]
-        why = "; ".join(f.detail for f in errors)
-        return None, [finding("layout-noise", f"the check could not be completed: {why}")]
-    flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
-    check = LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
-    return check, evidence.layout_findings(check, LAYOUT_NOISE)

@@ -101,13 +101,6 @@ def assemble(
     )
 
 
-def layout_findings(check: LayoutCheck, threshold: float) -> list[Finding]:
-    if check.flipped <= threshold * check.tasks:
-        return []
-    share = 100 * check.flipped / check.tasks
-    return [finding("layout-noise", f"{check.flipped} of {check.tasks} answers ({share:.1f} %) changed")]
-
-
 def _merged_correct(results: Sequence[PartResult], tasks: int) -> str | None:
     if not results or any(r.correct is None for r in results):
         return None

@@ -78,11 +78,11 @@ def score_part(
     """Score one part, or return the result that an earlier run kept for the very same part."""
     kept = _read_kept(part)
     if kept is not None:
+        part.path.unlink(missing_ok=True)
         return kept
-    stamps = [file_stamp(path) for path in model.facts.parts]
 
     def after() -> list[Finding]:
-        return [*_benchmark_changed(part), *_model_changed(model.facts.parts, stamps)]
+        return [*_benchmark_changed(part), *_model_changed(model.facts.parts, model.stamps)]
 
     result = launch(
         plan.command(engine.probe.command, model.facts.path, part.path),

@@ -15,6 +15,7 @@ from llmc.engine.probe import ProbeResult, probe, require_usable
 from llmc.engine.process import Limits
 from llmc.errors import InputFileError
 from llmc.fetch import fetch_model
+from llmc.files import file_stamp
 from llmc.findings import Finding, finding
 from llmc.runs.identity import model_identity
 from llmc.runs.record import EngineIdentity, ModelIdentity
@@ -49,11 +50,15 @@ class PreparedEngine:
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """``made_from`` is the recipe of a model that llmc made itself: base, type, importance matrix, quantizer."""
+    """``stamps`` are size, time and inode of each of its files from before they were read.
+
+    ``made_from`` is the recipe of a model that llmc made itself: base, type, importance matrix, quantizer.
+    """
 
     ref: str
     facts: ModelFacts
     sha256: str
+    stamps: tuple[tuple[int, int, int], ...]
     made_from: dict[str, Any] | None = None
 
     @property
@@ -87,9 +92,10 @@ def prepare_model(ref: str, first: FirstTime) -> PreparedModel:
     facts = read_model(files.path)
     if facts.is_vocab_only:
         raise InputFileError(f"{files.path} holds a vocabulary and no weights", "name a model with weights")
+    stamps = tuple(file_stamp(path) for path in facts.parts)
     with first.measure("sha256"), console.progress(f"checksum of {facts.path.name}"):
         digest = model_sha256(facts)
-    return PreparedModel(ref, facts, digest)
+    return PreparedModel(ref, facts, digest, stamps)
 
 
 def check_health(
