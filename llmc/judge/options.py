@@ -136,7 +136,7 @@ def read_scored(path: Path) -> Iterator[ScoredItem]:
     from llmc.scoring.results import ScoredItem
 
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     item = ScoredItem.from_dict(json.loads(line))

@@ -1,0 +1,230 @@
+"""Runs set against a baseline, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llmc.errors import ExitCode, UsageError
+from llmc.judge import pairing
+from llmc.judge.answers import Answers, Given
+from llmc.judge.bootstrap import REPLICATES, Bootstrap, bootstrap
+from llmc.judge.options import OptionChanges, option_changes
+from llmc.judge.stats import (
+    Estimate,
+    McNemar,
+    Pairs,
+    clustered,
+    detectable,
+    differences,
+    holm,
+    mcnemar,
+    paired_difference,
+    score_interval,
+    stratified,
+    unpaired_se,
+    z_of,
+)
+
+Groups = Literal["none", "strata", "clusters"]
+GROUPS: tuple[Groups, ...] = ("none", "strata", "clusters")
+FEW_FLIPS = 10  # below it the normal interval of a difference is too short, and Tango's is shown
+
+
+@dataclass(frozen=True)
+class Options:
+    """``groups`` says what a task's group is: a stratum of a fixed set, or a cluster of questions that hang together.
+
+    ``axis`` names the settings that differ on purpose; ``replicates`` 0 leaves the bootstrap out.
+    """
+
+    groups: Groups = "strata"
+    axis: tuple[str, ...] = ()
+    confidence: float = 0.95
+    replicates: int = REPLICATES
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class GroupPair:
+    name: str
+    pairs: Pairs
+    difference: Estimate
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One candidate against its baseline.
+
+    ``difference`` is Miller's (by clusters, when groups are those), ``macro`` the mean over strata; ``score_low`` and
+    ``score_high`` are Tango's interval. ``p_holm`` is the mid-p adjusted for all pairs of the call. ``detectable`` is
+    None when no answer differs: nothing is then known of how often they do. ``lost`` and ``gained`` list the tasks by
+    their index in the benchmark file.
+    """
+
+    baseline: Answers
+    candidate: Answers
+    pairs: Pairs
+    difference: Estimate
+    score_low: float
+    score_high: float
+    unpaired_se: float
+    mcnemar: McNemar
+    p_holm: float
+    detectable: float | None
+    bootstrap: Bootstrap | None
+    macro: Estimate | None
+    groups: tuple[GroupPair, ...]
+    options: OptionChanges | None
+    lost: tuple[int, ...]
+    gained: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def few_flips(self) -> bool:
+        return self.pairs.discordant < FEW_FLIPS or self.difference.low is None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval to read: the normal one, or the score interval where few answers differ."""
+        low, high = self.difference.low, self.difference.high
+        if self.few_flips or low is None or high is None:
+            return self.score_low, self.score_high
+        return low, high
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of one call, in order; ``untrusted`` runs are shown and compared with nothing."""
+
+    pairs: tuple[Pair, ...]
+    untrusted: tuple[Given, ...]
+    options: Options
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the table says and what the shell gets come from this one object."""
+        codes = [ExitCode.UNTRUSTED] * bool(self.untrusted)
+        return ExitCode.worst([*codes, ExitCode.OK if self.pairs else ExitCode.NOTHING])
+
+
+def compare(baselines: Sequence[Given], candidates: Sequence[Given], options: Options) -> Comparison:
+    """Pair every candidate with the baseline of its benchmark.
+
+    Raises UsageError where a candidate cannot be paired and says which part differs, UntrustedError where its baseline
+    is not trusted.
+    """
+    z_of(options.confidence)
+    runs = [given.answers for given in (*baselines, *candidates) if given.answers]
+    pairing.check_axis(options.axis, runs)
+    pairs, untrusted = [], []
+    for given in candidates:
+        if given.answers is None:
+            untrusted.append(given)
+            continue
+        a = baseline_of(given, baselines).required()
+        pairs.append(pair(a, given.answers, options))
+    adjusted = holm([each.mcnemar.mid_p for each in pairs])
+    together = tuple(replace(each, p_holm=p) for each, p in zip(pairs, adjusted, strict=True))
+    return Comparison(together, tuple(untrusted), options)
+
+
+def baseline_of(candidate: Given, baselines: Sequence[Given]) -> Given:
+    """Return the baseline that answered the same questions by the same rule.
+
+    UsageError says what differs from the nearest one: the baseline of that benchmark's name, or the only one.
+    """
+    answers = candidate.required()
+    found = [b for b in baselines if b.answers and b.answers.key == answers.key]
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} baselines fit {answers.label} on {answers.benchmark}: "
+            + ", ".join(f"{b.label} ({b.origin})" for b in found),
+            "name the one to compare with: --baseline RUN",
+        )
+    if found:
+        return found[0]
+    named = [b for b in baselines if b.benchmark == answers.benchmark] or list(baselines)
+    if untrusted := [b for b in named if not b.trusted]:
+        return untrusted[0]
+    if len(named) == 1:
+        pairing.refuse_unless_pairable(named[0].required(), answers)
+    raise UsageError(
+        f"no baseline answered the questions that {answers.label} ({answers.origin}) did: {answers.benchmark}, "
+        f"sha256 {answers.benchmark_sha256}",
+        "the baselines are for " + ", ".join(sorted({b.benchmark for b in named})) if named else "name a baseline",
+    )
+
+
+def pair(a: Answers, b: Answers, options: Options) -> Pair:
+    """Compare one candidate with its baseline; ``p_holm`` is the plain mid-p until it is adjusted."""
+    pairing.refuse_unless_pairable(a, b)
+    z = z_of(options.confidence)
+    counts = Pairs.of(a.correct, b.correct)
+    values = differences(a.correct, b.correct)
+    labels = _labels(a, b)
+    clusters = labels if options.groups == "clusters" else None
+    strata = labels if options.groups == "strata" else None
+    groups = _groups(a.correct, b.correct, labels, z) if labels and options.groups != "none" else ()
+    difference = paired_difference(counts.lost, counts.gained, counts.n, z)
+    if clusters:
+        difference = clustered(values, clusters, z)
+    test = mcnemar(counts.lost, counts.gained)
+    low, high = score_interval(counts.lost, counts.gained, counts.n, z)
+    return Pair(
+        baseline=a,
+        candidate=b,
+        pairs=counts,
+        difference=difference,
+        score_low=low,
+        score_high=high,
+        unpaired_se=unpaired_se(a.accuracy, b.accuracy, counts.n),
+        mcnemar=test,
+        p_holm=test.mid_p,
+        detectable=_detectable(difference, counts, clusters is not None, options.confidence),
+        bootstrap=bootstrap(
+            values,
+            clusters=clusters,
+            replicates=options.replicates,
+            seed=options.seed,
+            confidence=options.confidence,
+        )
+        if options.replicates
+        else None,
+        macro=stratified([(g.difference.mean, g.difference.se) for g in groups], z) if strata and groups else None,
+        groups=groups,
+        options=option_changes(a, b, clusters, z) if a.items and b.items else None,
+        lost=tuple(a.task_index(i) for i, d in enumerate(values) if d < 0),
+        gained=tuple(a.task_index(i) for i, d in enumerate(values) if d > 0),
+        warnings=pairing.warnings(a, b, options.axis),
+    )
+
+
+def _labels(a: Answers, b: Answers) -> tuple[str | None, ...] | None:
+    """Return the tasks' groups: those of either run, since both answered the same file."""
+    return next((side.groups for side in (a, b) if side.has_groups), None)
+
+
+def _detectable(difference: Estimate, counts: Pairs, by_cluster: bool, confidence: float) -> float | None:
+    if not counts.discordant:
+        return None
+    plain = detectable(counts.flip_rate, counts.n, confidence=confidence)
+    if not by_cluster or not difference.se:
+        return plain
+    # Clusters widen it as they widen the standard error.
+    independent = paired_difference(counts.lost, counts.gained, counts.n).se
+    return plain * difference.se / independent if independent else plain
+
+
+def _groups(a: str, b: str, labels: Sequence[str | None], z: float) -> tuple[GroupPair, ...]:
+    marks: dict[str | None, tuple[list[str], list[str]]] = {}
+    for label, one, other in zip(labels, a, b, strict=True):
+        mine = marks.setdefault(label, ([], []))
+        mine[0].append(one)
+        mine[1].append(other)
+    found = []
+    for name in sorted(marks, key=str):
+        counts = Pairs.of("".join(marks[name][0]), "".join(marks[name][1]))
+        found.append(GroupPair(str(name), counts, paired_difference(counts.lost, counts.gained, counts.n, z)))
+    return tuple(found)
