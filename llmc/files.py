@@ -85,6 +85,20 @@ def _umask() -> int:
 _umask_lock = threading.Lock()
 
 
+def readable(value: Any) -> Any:
+    """Return a value with what is no Unicode in its texts spelt out (``\\udcff`` for the byte 0xff of a file's name).
+
+    Dictionaries, lists and tuples are gone through.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {readable(name): readable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(readable(each) for each in value)
+    return value
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write ``data`` as indented JSON with sorted keys left as given, atomically."""
     with atomic_write(path, "w") as stream:

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from llmc.errors import UsageError, did_you_mean
+from llmc.files import readable
 from llmc.finding_pages import PAGES, Page
 
 Severity = Literal["error", "warning"]
@@ -32,7 +33,7 @@ class Finding(BaseModel):
 
 def finding(slug: str, detail: str, severity: Severity | None = None) -> Finding:
     """Make a finding with its page's severity, or another one where the circumstances change it."""
-    return Finding(slug=slug, severity=severity or page(slug).severity, detail=detail)
+    return Finding(slug=slug, severity=severity or page(slug).severity, detail=readable(detail))
 
 
 def page(slug: str) -> Page:

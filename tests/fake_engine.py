@@ -145,7 +145,7 @@ class Printer:
     def write(self, fd: int, text: str) -> None:
         if self.crlf:
             text = text.replace("\n", "\r\n")
-        data = text.encode()
+        data = text.encode("utf-8", "surrogateescape")
         while data:
             data = data[os.write(fd, data) :]
 
@@ -195,7 +195,7 @@ def parse_arguments(argv: list[str]) -> dict[str, str]:
     words = iter(argv)
     for word in words:
         if word not in HELP.replace(",", " ").split():
-            os.write(2, f"error: invalid argument: {word}\n".encode())
+            os.write(2, f"error: invalid argument: {word}\n".encode("utf-8", "surrogateescape"))
             sys.exit(1)
         name = LONG.get(word, word)
         given[name] = "" if name in SWITCHES else next(words, "")
@@ -302,11 +302,16 @@ class Engine:
         try:
             data = Path(path).read_bytes()
         except OSError:
-            os.write(2, f"error while handling argument \"-bf\": error: failed to open file '{path}'\n".encode())
+            os.write(
+                2,
+                f"error while handling argument \"-bf\": error: failed to open file '{path}'\n".encode(
+                    "utf-8", "surrogateescape"
+                ),
+            )
             return 1
         read = self.modes.text("read")
         if read != "missing":
-            os.write(2, f"Read {read or len(data)} bytes from binary file {path}\n".encode())
+            os.write(2, f"Read {read or len(data)} bytes from binary file {path}\n".encode("utf-8", "surrogateescape"))
         try:
             model = Path(self.given.get("-m", "")).read_bytes()
         except OSError:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 _CHUNK = 1 << 20
+_HEAD = 256
 _HELP_LOGS = "name one combined log, or the stdout and the stderr of one run"
 
 
@@ -84,11 +85,9 @@ def _read_logs(logs: list[str]) -> Transcript:
     parser = TranscriptParser()
     streams: tuple[StreamName, ...] = ("combined",) if len(logs) == 1 else ("stdout", "stderr")
     binary = [name for name, stream in zip(logs, streams, strict=True) if _feed(parser, stream, name)]
-    transcript = parser.close()
-    said = transcript.rows_total or transcript.bytes_read or transcript.announced or transcript.error_lines
-    if binary and not said:
+    if binary:
         raise InputFileError(f"{binary[0]} is binary data, not a log of llama-perplexity", _HELP_LOGS)
-    return transcript
+    return parser.close()
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -99,16 +98,19 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _feed(parser: Any, stream: StreamName, name: str) -> bool:
-    """Feed one log to its end; return whether it holds NUL bytes, as no text does."""
-    binary = False
+    """Feed one log to its end; return whether it begins with binary data.
+
+    Later in a log NUL bytes are what a crash of the machine left there, which is for the audit to judge.
+    """
+    head = b""
     with _opened(name) as log:
         try:
             while data := log.read(_CHUNK):
+                head = head or data[:_HEAD]
                 parser.feed(stream, data)
-                binary = binary or b"\0" in data
         except OSError as error:
             raise os_error(error, f"read {name}", "check the path and its permissions") from error
-    return binary
+    return b"\0" in head
 
 
 @contextmanager

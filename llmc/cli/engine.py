@@ -32,7 +32,9 @@ def install(
         list[str] | None,
         typer.Option("--cmake-arg", help="Passed to cmake, as --cmake-arg=-DNAME=VALUE; repeatable."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Compilers at a time (default: every core).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time (default: every core).")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build again even if the engine is there and whole.")] = False,
     json: Json = False,
 ) -> int:
@@ -42,7 +44,7 @@ def install(
     """
     from llmc.engine import install as builder
 
-    chosen = backend or builder.default_backend()
+    chosen = builder.default_backend() if backend is None else backend
     arguments = tuple(cmake_arg or ())
     known = builder.installed_whole(chosen, arguments)
     engine = known if known and not force else builder.install(chosen, arguments, jobs, force)
@@ -112,6 +114,8 @@ def probe_engine(
         table.add_row(name.rstrip("_").replace("_", " "), Text(_cell(value)))
     console.show(table)
     code = ExitCode.OK if result.usable else ExitCode.USAGE
+    if not result.usable:
+        console.note(f"this engine cannot be used: {result.reason}; `llmc engine install` builds one that can")
     console.emit("engine probe", data, code)
     return int(code)
 

@@ -89,8 +89,10 @@ class UserFlags:
         if name not in self.values:
             return None
         text = self.values[name] or ""
-        if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
-            raise UsageError(f"{name} takes a whole number above 0, got {text!r}", f"write for example `{name} 16`")
+        if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):  # llama.cpp reads an int of 32 bits
+            raise UsageError(
+                f"{name} takes a whole number from 1 to 999999999, got {text!r}", f"write for example `{name} 16`"
+            )
         return int(text)
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from llmc.engine.flags import UserFlags, parse
 from llmc.engine.gguf_model import ModelFacts, kv_bytes_per_token
 from llmc.engine.preflight import Preflight
-from llmc.engine.probe import ProbeResult
+from llmc.engine.probe import MANY_SEQUENCES, ProbeResult
 from llmc.errors import RefusedError, UsageError
 from llmc.findings import Finding, finding
 from llmc.mcbin import MAX_OPTIONS, BinFacts
 
 TOTAL_TOKENS = 2048  # total context for speed: more only costs memory, less makes smaller batches
 SEQUENCES = 16
+LLAMA_MAX_SEQ = 256  # llama.h, since mid-2025
 PAD = 256  # llama.cpp rounds a unified context up to this
 DEFAULT_UBATCH, DEFAULT_BATCH = 512, 2048
 MIB = 1 << 20
@@ -142,6 +143,14 @@ def _sequences(probe: ProbeResult, facts: BinFacts, flags: UserFlags, alternativ
                 "too-many-options",
                 f"-np {asked} is below the widest task's {widest} options",
                 f"pass -np {widest} or more, or leave it out",
+            )
+        # Above what the probe tried, an engine may allow up to llama.cpp's own limit.
+        most = LLAMA_MAX_SEQ if probe.max_sequences >= MANY_SEQUENCES else probe.max_sequences
+        if asked > most:
+            raise RefusedError(
+                "too-many-options",
+                f"-np {asked} is more than this engine's {most} sequences",
+                f"pass -np {max(4, widest)} to {most}, or leave it out",
             )
         return max(4, asked)
     if probe.max_sequences < widest:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmc import mcbin
+from llmc import console, mcbin
 from llmc.benchmarks.build import ensure_built, write_subset
-from llmc.benchmarks.item import items_path, read_items
+from llmc.benchmarks.item import read_items
 from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
 from llmc.benchmarks.select import like_llama, seeded_sample
-from llmc.errors import UsageError
+from llmc.errors import InputFileError, UsageError, os_error
+from llmc.files import is_file, sha256_cached
 from llmc.runs.identity import benchmark_identity
 from llmc.runs.record import BenchmarkIdentity
 from llmc.runs.settings import Settings
@@ -19,26 +21,25 @@ from llmc.runs.settings import Settings
 
 @dataclass(frozen=True)
 class Bench:
-    """``golds`` holds one byte a task: its gold index."""
+    """``golds`` holds one byte a task: its gold index. ``items`` is the item file that the manifest vouches for."""
 
     name: str
     path: Path
     facts: mcbin.BinFacts
     golds: bytes
     entry: ManifestEntry | None
+    items: Path | None
 
     def ids(self) -> list[str]:
         """Return the id of every task in file order: the items' own, else the task's index."""
-        items = items_path(self.path)
-        if items.is_file():
-            return [item.id for item in read_items(items)]
+        if self.items is not None:
+            return [item.id for item in read_items(self.items)]
         return [str(index) for index in range(self.facts.tasks)]
 
     def groups(self) -> list[str | None]:
         """Return the group of every task, all None when there are none."""
-        items = items_path(self.path)
-        if items.is_file():
-            return [item.group for item in read_items(items)]
+        if self.items is not None:
+            return [item.group for item in read_items(self.items)]
         return [None] * self.facts.tasks
 
     def identity(self) -> BenchmarkIdentity:
@@ -46,6 +47,17 @@ class Bench:
         keep = ("benchmark", "split", "protocol", "form", "shots", "source", "licence")
         source = {key: entry[key] for key in keep if entry.get(key) is not None} or None
         return benchmark_identity(self.name, self.path, self.facts, selection=entry.get("selection"), source=source)
+
+
+def open_benches(names: Iterable[str], settings: Settings) -> list[Bench]:
+    """Return the benchmarks that ``-b`` names, in that order; one that was named twice is scored once."""
+    opened: dict[str, Bench] = {}
+    for name in names:
+        bench = open_bench(name, settings)
+        known = opened.setdefault(bench.facts.sha256, bench)
+        if known is not bench:
+            console.note(f"{name} holds the same questions as {known.path}: they are scored once")
+    return list(opened.values())
 
 
 def open_bench(name: str, settings: Settings) -> Bench:
@@ -67,7 +79,7 @@ def open_bench(name: str, settings: Settings) -> Bench:
 
 
 def _is_path(name: str) -> bool:
-    return name.endswith(".bin") or os.sep in name or Path(name).is_file()
+    return name.endswith(".bin") or os.sep in name or is_file(Path(name))
 
 
 def _read(path: Path) -> Bench:
@@ -75,7 +87,23 @@ def _read(path: Path) -> Bench:
     golds = bytes(task.gold for task in reader)
     assert reader.facts is not None
     entry = entry_for_bin(path)
-    return Bench(entry.name if entry else path.name.removesuffix(".bin"), path, reader.facts, golds, entry)
+    name = entry.name if entry else path.name.removesuffix(".bin")
+    return Bench(name, path, reader.facts, golds, entry, _items(path, entry))
+
+
+def _items(path: Path, entry: ManifestEntry | None) -> Path | None:
+    """Return the item file of a built benchmark; one that lies beside a .bin of unknown origin may be anybody's."""
+    if entry is None or "items" not in entry.files:
+        return None
+    items = path.with_name(entry.files["items"].name)
+    remedy = f"run `llmc build {entry.name} --force`, or remove {entry.name}.json if the file is your own"
+    try:
+        found = sha256_cached(items)
+    except OSError as error:
+        raise os_error(error, "read", remedy) from error
+    if found != entry.files["items"].sha256:
+        raise InputFileError(f"{items} is not the file that {entry.name}.json describes: its checksum differs", remedy)
+    return items
 
 
 def _subset(bench: Bench, count: int, settings: Settings) -> Bench:

@@ -65,6 +65,7 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
     Raises EngineError when it cannot be started, InputFileError when the logs or the record cannot be
     written.
     """
+    store.require_writable(out)
     started, begin = store.now(), monotonic()
     command = read_command(argv)
     variables = given_environment()

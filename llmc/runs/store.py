@@ -30,6 +30,7 @@ class Store:
     """Runs below ``out/runs``."""
 
     def __init__(self, out: Path) -> None:
+        self.out = out
         self.root = out / "runs"
 
     def new_folder(self, started: str, model: str, benchmark: str, key: str) -> Path:
@@ -52,6 +53,8 @@ class Store:
     def folders(self) -> list[Path]:
         """Return the folders of complete runs, oldest first."""
         if not self.root.is_dir():
+            if self.out.exists() and not self.out.is_dir():
+                raise UsageError(f"--out {self.out} is not a folder", "name the folder that runs were written to")
             return []
         return sorted(p.parent for p in self.root.glob("[!.]*/record.json"))
 
@@ -105,9 +108,12 @@ def discard(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def free_bytes(folder: Path) -> int:
-    """Free space on the file system that holds ``folder`` or its nearest existing parent."""
-    while not folder.exists():
-        folder = folder.parent
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+def require_writable(out: Path) -> None:
+    """Raise UsageError when nothing can be written below ``out``: better known before a long run than after it."""
+    there = next((path for path in (out, *out.parents) if os.path.lexists(path)), out)
+    if not there.is_dir():
+        raise UsageError(f"--out {out}: {there} is not a folder", "name a folder, or one that can be made")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--out {out}: {there} may not be written to", "correct its permissions, or name another folder"
+        )

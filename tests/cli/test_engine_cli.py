@@ -62,7 +62,7 @@ def test_install_shows_progress_lines_without_a_terminal(
     [
         (["--backend", "cudda"], "did you mean cuda"),
         (["--backend", "cpu", "--cmake-arg", "GGML_X=1"], "is no cmake option"),
-        (["--backend", "cpu", "--jobs", "0"], "at least one job"),
+        (["--backend", "cpu", "--jobs", "0"], "greater than or equal to 1"),
         (["--backend", "cpu", "--jobs", "many"], "--jobs"),
         (["--bakend", "cpu"], "--bakend"),
         (["extra"], "extra"),
