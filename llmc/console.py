@@ -118,6 +118,11 @@ def note(text: str) -> None:
         stderr().print(text, style="dim", markup=False)
 
 
+def workflow_command(line: str) -> None:
+    """Print a line that a CI server obeys: among the results, or on stderr where stdout holds one JSON object."""
+    (stderr() if _json_mode else stdout()).print(line, markup=False, soft_wrap=True)
+
+
 def emit(command: str, data: Any, code: ExitCode = ExitCode.OK, exit_code: int | None = None) -> None:
     """Print the JSON envelope of a finished command; does nothing in human mode.
 

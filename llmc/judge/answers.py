@@ -89,7 +89,10 @@ class Answers:
 
 @dataclass(frozen=True)
 class Given:
-    """A run that was named: its record or, where there is no usable one, the ``problem``."""
+    """A run that was named: its record or, where there is no usable one, the ``problem``.
+
+    ``against`` is the origin of the run that a sweep compares it with.
+    """
 
     label: str
     origin: str
@@ -98,6 +101,7 @@ class Given:
     folder: Path | None = None
     answers: Answers | None = None
     problem: str = ""
+    against: str | None = None
 
     @property
     def trusted(self) -> bool:

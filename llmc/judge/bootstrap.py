@@ -1,4 +1,4 @@
-"""Seeded paired bootstrap: questions, clusters of them, or questions within strata, drawn again with replacement.
+"""Seeded paired bootstrap: questions, or clusters of them, drawn again with replacement.
 
 B. Efron, R. J. Tibshirani, "An Introduction to the Bootstrap" (1993): the standard error is the standard deviation
 of the replicates, the interval their percentiles. A question is drawn with both answers to it, so pairs stay pairs.
@@ -31,29 +31,21 @@ def bootstrap(
     values: Sequence[int],
     *,
     clusters: Sequence[Hashable] | None = None,
-    strata: Sequence[Hashable] | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Bootstrap:
     """Resample paired differences (-1, 0 or 1) and return the spread of their mean.
 
-    With ``clusters`` whole clusters are drawn; with ``strata`` questions are drawn within each, and the mean is that of
-    the strata's means (macro average). ValueError for fewer than 2 replicates, no values, or both at once.
+    With ``clusters`` whole clusters are drawn. ValueError for fewer than 2 replicates or no values.
     """
     import numpy as np
 
-    if replicates < 2 or not values or (clusters is not None and strata is not None):
-        raise ValueError("2 or more replicates of at least one value, over clusters or strata but not both")
+    if replicates < 2 or not values:
+        raise ValueError("a bootstrap takes 2 or more replicates of at least one value")
     generator = np.random.default_rng(seed)
     if clusters is not None:
         over, means = "clusters", _over_clusters(values, clusters, replicates, generator)
-    elif strata is not None:
-        apart: dict[Hashable, list[int]] = {}
-        for value, stratum in zip(values, strata, strict=True):
-            apart.setdefault(stratum, []).append(value)
-        parts = [_over_questions(part, replicates, generator) for part in apart.values()]
-        over, means = "strata", sum(parts) / len(parts)
     else:
         over, means = "questions", _over_questions(values, replicates, generator)
     tail = (1 - confidence) / 2

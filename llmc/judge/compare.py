@@ -16,6 +16,7 @@ from llmc.judge.stats import (
     McNemar,
     Pairs,
     clustered,
+    design_effect,
     detectable,
     differences,
     holm,
@@ -24,6 +25,7 @@ from llmc.judge.stats import (
     score_interval,
     stratified,
     unpaired_se,
+    upper_tail,
     z_of,
 )
 
@@ -58,9 +60,10 @@ class Pair:
     """One candidate against its baseline.
 
     ``difference`` is Miller's (by clusters, when groups are those), ``macro`` the mean over strata; ``score_low`` and
-    ``score_high`` are Tango's interval. ``p_holm`` is the mid-p adjusted for all pairs of the call. ``detectable`` is
-    None when no answer differs: nothing is then known of how often they do. ``lost`` and ``gained`` list the tasks by
-    their index in the benchmark file.
+    ``score_high`` are Tango's interval. ``p`` is McNemar's mid-p, of clusters the normal test of their difference;
+    ``p_holm`` is it adjusted for all pairs of the call. ``detectable`` (with 80 % power) is None when no answer
+    differs: nothing is then known of how often they do. ``lost`` and ``gained`` list the tasks by their index in the
+    benchmark file.
     """
 
     baseline: Answers
@@ -71,6 +74,7 @@ class Pair:
     score_high: float
     unpaired_se: float
     mcnemar: McNemar
+    p: float
     p_holm: float
     detectable: float | None
     bootstrap: Bootstrap | None
@@ -125,18 +129,19 @@ def compare(baselines: Sequence[Given], candidates: Sequence[Given], options: Op
             continue
         a = baseline_of(given, baselines).required()
         pairs.append(pair(a, given.answers, options))
-    adjusted = holm([each.mcnemar.mid_p for each in pairs])
+    adjusted = holm([each.p for each in pairs])
     together = tuple(replace(each, p_holm=p) for each, p in zip(pairs, adjusted, strict=True))
     return Comparison(together, tuple(untrusted), options)
 
 
 def baseline_of(candidate: Given, baselines: Sequence[Given]) -> Given:
-    """Return the baseline that answered the same questions by the same rule.
+    """Return the run that a sweep compares the candidate with, else the one that answered the same by the same rule.
 
     UsageError says what differs from the nearest one: the baseline of that benchmark's name, or the only one.
     """
     answers = candidate.required()
-    found = [b for b in baselines if b.answers and b.answers.key == answers.key]
+    own = [b for b in baselines if candidate.against is not None and b.origin == candidate.against]
+    found = own or [b for b in baselines if b.answers and b.answers.key == answers.key]
     if len(found) > 1:
         raise UsageError(
             f"{len(found)} baselines fit {answers.label} on {answers.benchmark}: "
@@ -150,15 +155,16 @@ def baseline_of(candidate: Given, baselines: Sequence[Given]) -> Given:
         return untrusted[0]
     if len(named) == 1:
         pairing.refuse_unless_pairable(named[0].required(), answers)
+    files = [f"{b.benchmark}, sha256 {b.required().benchmark_sha256}" for b in named]
     raise UsageError(
         f"no baseline answered the questions that {answers.label} ({answers.origin}) did: {answers.benchmark}, "
         f"sha256 {answers.benchmark_sha256}",
-        "the baselines are for " + ", ".join(sorted({b.benchmark for b in named})) if named else "name a baseline",
+        f"the baselines are of {'; '.join(files)}" if files else "name a baseline",
     )
 
 
 def pair(a: Answers, b: Answers, options: Options) -> Pair:
-    """Compare one candidate with its baseline; ``p_holm`` is the plain mid-p until it is adjusted."""
+    """Compare one candidate with its baseline; ``p_holm`` is ``p`` until it is adjusted."""
     pairing.refuse_unless_pairable(a, b)
     z = z_of(options.confidence)
     counts = Pairs.of(a.correct, b.correct)
@@ -167,11 +173,13 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
     clusters = labels if options.groups == "clusters" else None
     strata = labels if options.groups == "strata" else None
     groups = _groups(a.correct, b.correct, labels, z) if labels and options.groups != "none" else ()
-    difference = paired_difference(counts.lost, counts.gained, counts.n, z)
-    if clusters:
-        difference = clustered(values, clusters, z)
     test = mcnemar(counts.lost, counts.gained)
-    low, high = score_interval(counts.lost, counts.gained, counts.n, z)
+    difference, effect, p = paired_difference(counts.lost, counts.gained, counts.n, z), 1.0, test.mid_p
+    if clusters:
+        difference, effect = clustered(values, clusters, z), design_effect(values, clusters)
+        p = 2 * upper_tail(abs(difference.mean / difference.se)) if difference.se else 1.0
+    low, high = score_interval(counts.lost / effect, counts.gained / effect, counts.n / effect, z)
+    shown = detectable(counts.flip_rate, counts.n / effect, confidence=options.confidence)
     return Pair(
         baseline=a,
         candidate=b,
@@ -181,8 +189,9 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
         score_high=high,
         unpaired_se=unpaired_se(a.accuracy, b.accuracy, counts.n),
         mcnemar=test,
-        p_holm=test.mid_p,
-        detectable=_detectable(difference, counts, clusters is not None, options.confidence),
+        p=p,
+        p_holm=p,
+        detectable=shown if counts.discordant else None,
         bootstrap=bootstrap(
             values,
             clusters=clusters,
@@ -204,17 +213,6 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
 def _labels(a: Answers, b: Answers) -> tuple[str | None, ...] | None:
     """Return the tasks' groups: those of either run, since both answered the same file."""
     return next((side.groups for side in (a, b) if side.has_groups), None)
-
-
-def _detectable(difference: Estimate, counts: Pairs, by_cluster: bool, confidence: float) -> float | None:
-    if not counts.discordant:
-        return None
-    plain = detectable(counts.flip_rate, counts.n, confidence=confidence)
-    if not by_cluster or not difference.se:
-        return plain
-    # Clusters widen it as they widen the standard error.
-    independent = paired_difference(counts.lost, counts.gained, counts.n).se
-    return plain * difference.se / independent if independent else plain
 
 
 def _groups(a: str, b: str, labels: Sequence[str | None], z: float) -> tuple[GroupPair, ...]:

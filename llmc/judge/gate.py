@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmc.errors import ExitCode, LlmcError, UsageError, did_you_mean
@@ -168,8 +168,6 @@ def _paired_case(answers: Answers, given: Given, baselines: Sequence[Given], pol
 
 def _adjusted(cases: Sequence[Case], policy: Policy) -> list[Case]:
     """Return the cases with their tests adjusted for each other, where the policy asks for it, and put in words."""
-    from dataclasses import replace
-
     tests = [case.test for case in cases if case.test]
     if policy.holm:
         tests = adjust(tests)
@@ -223,7 +221,7 @@ def _missing(candidates: Sequence[Given], baselines: Sequence[Given], policy: Po
     asked = {
         run.benchmark: "the baseline holds it" for run in baselines if not run.answers or run.answers.key not in keys
     }
-    asked |= {name: "the gate sets a floor for it" for name in policy.benchmarks if policy.floor_of(name) is not None}
+    asked |= dict.fromkeys(policy.benchmarks, "the gate's configuration names it")
     cases = []
     for name, why in sorted(asked.items()):
         if name in names:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
 
 from llmc.errors import InputFileError, UsageError, os_error
 from llmc.judge import baseline
@@ -16,14 +18,34 @@ from llmc.runs.record import load_record
 from llmc.runs.store import Store
 
 RECORD_FILE = "record.json"
+SWEEP_FILE = "cells.json"
+
+
+class _Cell(BaseModel):
+    """What a comparison needs to know of a sweep's cell; the map itself says more."""
+
+    model: str
+    benchmark: str
+    axes: dict[str, str] = Field(default_factory=dict)
+    baseline: str | None = None
+    status: str = "pending"
+    run: str | None = None
+    error: dict[str, str] | None = None
+
+
+class _Sweep(BaseModel):
+    schema_: Literal["llmc.sweep/1"] = Field(alias="schema")
+    name: str
+    cells: dict[str, _Cell]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The runs behind one name; ``baseline`` is the label that a sweep calls its baseline."""
+    """The runs behind one name. Of a sweep, ``axis`` are the settings that its cells differ in on purpose."""
 
     runs: tuple[Given, ...]
-    baseline: str | None = None
+    sweep: bool = False
+    axis: tuple[str, ...] = ()
 
 
 def open_runs(name: str, out: Path) -> Opened:
@@ -35,8 +57,13 @@ def open_runs(name: str, out: Path) -> Opened:
     path = Path(name)
     if path.is_file() and path.name != RECORD_FILE and _schema(path).startswith("llmc.baseline/"):
         return Opened(baseline.open_baseline(path))
+    if path.name == SWEEP_FILE and path.is_file():
+        return _open_sweep(path.parent)
     if path.is_file():
         return Opened((given_record(load_record(path), path.parent, origin=name),))
+    sweep = next((p for p in (path, out / "sweeps" / name) if (p / SWEEP_FILE).is_file()), None)
+    if sweep is not None:
+        return _open_sweep(sweep)
     folder = path if path.is_dir() else Store(out).find(name)
     if not (folder / RECORD_FILE).is_file():
         raise UsageError(
@@ -44,6 +71,36 @@ def open_runs(name: str, out: Path) -> Opened:
             "name a run's folder or its record, the folder of a sweep, or a baseline file; see `llmc runs list`",
         )
     return Opened((given_record(load_record(folder), folder, origin=name),))
+
+
+def _open_sweep(folder: Path) -> Opened:
+    """Return a cell's run for every cell, with the reason where there is none."""
+    file = folder / SWEEP_FILE
+    try:
+        sweep = _Sweep.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise os_error(error, "read", "name the folder of a sweep") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise InputFileError(
+            f"{file} is not a sweep's map: {where}: {first['msg']}", "run `llmc sweep` again"
+        ) from error
+    runs = tuple(_given_cell(name, cell, sweep.name, folder.parent.parent) for name, cell in sweep.cells.items())
+    varied = any(cell.axes for cell in sweep.cells.values())
+    # What an axis sets are flags, and flags may change the layout.
+    return Opened(runs, sweep=True, axis=("arguments", "layout") if varied else ())
+
+
+def _given_cell(name: str, cell: _Cell, sweep: str, out: Path) -> Given:
+    label = " ".join([cell.model, *(f"{axis}={value}" for axis, value in cell.axes.items())])
+    origin, against = f"{sweep}/{name}", None if cell.baseline is None else f"{sweep}/{cell.baseline}"
+    if cell.run is None or cell.status == "pending":
+        said = (cell.error or {}).get("message") or (cell.error or {}).get("what")
+        problem = f"the cell is {cell.status}" + (f": {said}" if said else "")
+        return Given(label, origin, cell.benchmark, problem=problem, against=against)
+    folder = Store(out).root / cell.run
+    return replace(given_record(load_record(folder), folder, label, origin), against=against)
 
 
 def _schema(path: Path) -> str:
@@ -60,36 +117,46 @@ def _schema(path: Path) -> str:
     return str(body.get("schema", "")) if isinstance(body, dict) else ""
 
 
-def open_all(names: Sequence[str], out: Path, chosen: str | None = None) -> tuple[list[Given], list[Given]]:
-    """Return baselines and candidates for a comparison.
+@dataclass(frozen=True)
+class Sides:
+    """``axis`` are the settings that differ on purpose, since the runs are cells of one sweep."""
+
+    baselines: tuple[Given, ...]
+    candidates: tuple[Given, ...]
+    axis: tuple[str, ...] = ()
+
+
+def open_all(names: Sequence[str], out: Path, chosen: str | None = None) -> Sides:
+    """Return baselines and candidates of a comparison.
 
     The baseline is ``chosen`` (one of the runs by label or name, or another name altogether), else the baseline of the
-    sweep that comes first, else the first run.
+    sweep that comes first, else what the first name stands for. Raises UsageError when none of this says which.
     """
     opened = [open_runs(name, out) for name in names]
-    runs = _distinct([run for each in opened for run in each.runs])
+    runs = distinct([run for each in opened for run in each.runs])
+    axis = tuple(dict.fromkeys(name for each in opened for name in each.axis))
+    first = runs[: len(opened[0].runs)]
     if chosen is not None:
-        baselines = _chosen(chosen, runs)
-        if not baselines:
-            baselines = list(open_runs(chosen, out).runs)
-    elif opened[0].baseline is not None:
-        baselines = [run for run in runs[: len(opened[0].runs)] if run.label == opened[0].baseline]
-    elif len(opened[0].runs) == 1 or Path(names[0]).is_file():
-        baselines = runs[: len(opened[0].runs)]
+        baselines = _chosen(chosen, runs) or list(open_runs(chosen, out).runs)
+        # A baseline that is named outranks the one that a sweep has.
+        runs = [run if run in baselines else replace(run, against=None) for run in runs]
+    elif any(run.against for run in first):
+        targets = {run.against for run in first}
+        baselines = [run for run in first if run.origin in targets]
+    elif opened[0].sweep:
+        labels = ", ".join(dict.fromkeys(run.label for run in first))
+        raise UsageError(f"the sweep {names[0]} has no baseline", f"name one with --baseline: {labels}")
     else:
-        known = ", ".join(dict.fromkeys(run.label for run in runs))
-        raise UsageError(
-            f"{names[0]} holds several runs and says of none that it is the baseline", f"--baseline {known}"
-        )
-    rest = [run for run in runs if not any(run is b or run.origin == b.origin for b in baselines)]
-    return baselines, rest
+        baselines = first
+    taken = {run.origin for run in baselines}
+    return Sides(tuple(baselines), tuple(run for run in runs if run.origin not in taken), axis)
 
 
 def _chosen(name: str, runs: Sequence[Given]) -> list[Given]:
     return [run for run in runs if name in (run.label, run.origin) or (run.folder and run.folder.name == name)]
 
 
-def _distinct(runs: Sequence[Given]) -> list[Given]:
+def distinct(runs: Sequence[Given]) -> list[Given]:
     """Tell apart runs of one model on one benchmark by the end of their folders' names."""
     seen = Counter((run.label, run.benchmark) for run in runs)
     told = []

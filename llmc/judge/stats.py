@@ -237,7 +237,7 @@ def stratified(means: Sequence[tuple[float, float | None]], z: float = Z95) -> E
     return estimate(mean, sqrt(fsum(se * se for se in errors)) / size, z)
 
 
-def detectable(flip_rate: float, n: int, power: float = 0.8, confidence: float = 0.95) -> float:
+def detectable(flip_rate: float, n: float, power: float = 0.8, confidence: float = 0.95) -> float:
     """Return the smallest difference that a paired comparison finds with the given power (MDE80 by default).
 
     (z_0.975 + z_0.8) * sqrt(psi/n) with psi = (b+c)/n, the variance of a difference near 0. As for an unpaired
