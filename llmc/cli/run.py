@@ -86,7 +86,7 @@ def run(
         seed=seed,
         like_llama=like_llama,
         on_hazard="exclude" if on_hazard == "exclude" else "fail",
-        memory_budget=parse_bytes(memory_budget) if memory_budget else _default_budget(),
+        memory_budget=parse_bytes(memory_budget) if memory_budget is not None else _default_budget(),
         health_check=health,
         force=force,
         part_size=part_size,
@@ -110,13 +110,17 @@ def _default_budget() -> int:
 
 def _plan_all(model: str, benches: list[str], settings: Any, plan_cell: Any) -> list[Cell]:
     """Everything that can be refused is refused before the first launch."""
-    from llmc.runs.bench import open_bench
+    from llmc.engine.flags import parse
+    from llmc.runs.bench import open_benches
     from llmc.runs.prepare import prepare_engine, prepare_model
     from llmc.runs.settings import FirstTime
+    from llmc.runs.store import require_writable
 
+    require_writable(settings.out)
     shared = FirstTime()
     prepared = prepare_engine(settings, shared)
-    opened = [open_bench(name, settings) for name in benches]
+    parse(settings.user_flags, prepared.probe.flags)  # before anything is fetched or read to its end
+    opened = open_benches(benches, settings)
     loaded = prepare_model(model, shared)
     cells = []
     for number, each in enumerate(opened):
@@ -129,10 +133,15 @@ def _run_all(cells: list[Cell]) -> int:
     from llmc.runs.cell import run_cell
 
     finished: list[Finished] = []
-    for cell in cells:
-        finished.append(run_cell(cell))
-        if finished[-1].record.status == "interrupted":
-            break
+    try:
+        for cell in cells:
+            finished.append(run_cell(cell))
+            if finished[-1].record.status == "interrupted":
+                break
+    except BaseException:
+        if finished:
+            _show(finished)  # what is done is not lost with what went wrong
+        raise
     code = ExitCode.worst(each.record.exit_code for each in finished)
     _show(finished)
     data = [{"folder": str(f.folder), "reused": f.reused, "record": f.record.dump()} for f in finished]

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from llmc.errors import ExitCode, InputFileError, os_error
+from llmc.files import readable
 from llmc.findings import Finding
 
 SCHEMA = "llmc.run/1"
@@ -25,6 +26,12 @@ RULE = "llama.cpp: mean log-probability past the common prefix"
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readable(cls, values: Any) -> Any:
+        # Names and arguments need not be UTF-8; a record is.
+        return readable(values)
 
 
 class ModelIdentity(_Part):
