@@ -11,7 +11,7 @@ from llmc.scoring.logprobs import log_probabilities
 from llmc.scoring.planning import Batch
 from llmc.scoring.results import ScoredItem, ScoredOption, lengths
 from llmc.scoring.tokens import Sequence, Tokenized
-from llmc.scoring.tree import ItemPaths, Wave, path
+from llmc.scoring.tree import ItemBranches, Wave, branch
 
 
 class Evaluator(Protocol):
@@ -22,10 +22,10 @@ class Evaluator(Protocol):
     def call(self, wave: Wave, begin: int, end: int) -> Any: ...
 
 
-def paths(item: Tokenized) -> ItemPaths:
+def branches(item: Tokenized) -> ItemBranches:
     """Return what of an item has to be evaluated."""
-    main = tuple(path(each.tokens, each.start) for each in item.options)
-    return ItemPaths(main, tuple(path(each.tokens, each.start) for each in item.uncond or ()))
+    main = tuple(branch(each.tokens, each.start) for each in item.options)
+    return ItemBranches(main, tuple(branch(each.tokens, each.start) for each in item.uncond or ()))
 
 
 def evaluate(batch: Batch, items: list[Tokenized], context: Evaluator) -> tuple[list[list[Any]], int]:
@@ -39,7 +39,7 @@ def evaluate(batch: Batch, items: list[Tokenized], context: Evaluator) -> tuple[
         values = _wave_values(wave, context)
         begin = 0
         for pick in wave.picks:
-            found[pick.item][pick.path] = values[begin : begin + len(pick.tokens)]
+            found[pick.item][pick.branch] = values[begin : begin + len(pick.tokens)]
             begin += len(pick.tokens)
         decoded += len(wave.token)
     return found, decoded

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmc.scoring.tree import WIDTH, ItemPaths, Leaves, Limits, Wave, common, lone_waves, waves
+from llmc.scoring.tree import WIDTH, ItemBranches, Leaves, Limits, Wave, common, lone_waves, waves
 
 MIN_STEM = 16  # tokens: what a stem must save in every batch to be worth a call of its own
 
@@ -40,7 +40,7 @@ class Batch:
         return max(len(wave.shared) for wave in self.waves)
 
 
-def plan(items: Sequence[ItemPaths], limits: Limits) -> list[Batch]:
+def plan(items: Sequence[ItemBranches], limits: Limits) -> list[Batch]:
     """Return the batches that evaluate ``items`` in order; every item is in exactly one."""
     if not limits.share:
         return [Batch(i, 1, (), b"", lone_waves(item, limits)) for i, item in enumerate(items)]
@@ -87,10 +87,10 @@ class Held:
 class _Packing:
     """Cuts the items into batches: what fits stays together, what shares a stem and does not fit gets one."""
 
-    def __init__(self, items: Sequence[ItemPaths], limits: Limits) -> None:
+    def __init__(self, items: Sequence[ItemBranches], limits: Limits) -> None:
         self.limits = limits
         self.keys = [_key(item) for item in items]
-        leaves = [Leaves.of(item.paths()) for item in items]
+        leaves = [Leaves.of(item.branches()) for item in items]
         self.nodes = [each.nodes() for each in leaves]
         self.widths = [len(each.tokens) for each in leaves]
         self.longest = [max(len(tokens) for tokens in each.tokens) // WIDTH for each in leaves]
@@ -150,10 +150,10 @@ class _Packing:
         yield begin, end
 
 
-def _key(item: ItemPaths) -> bytes:
-    """What an item may share with others: the common prefix of its paths, short of the first token that is scored."""
+def _key(item: ItemBranches) -> bytes:
+    """What an item may share with others: the common prefix of its branches, short of the first token to score."""
     first = item.main[0].tokens
-    most = min(path.start for path in item.main) - 1
+    most = min(branch.start for branch in item.main) - 1
     for each in item.main[1:]:
         most = min(most, common(first, each.tokens))
     return first[: WIDTH * most]

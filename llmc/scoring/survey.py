@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from llmc.benchmarks.item import Item
 from llmc.scoring import planning
-from llmc.scoring.evaluate import paths
+from llmc.scoring.evaluate import branches
 from llmc.scoring.items import chosen_items
 from llmc.scoring.job import Job
 from llmc.scoring.planning import Batch
@@ -101,7 +101,7 @@ class Chunks:
                 found = pool.map(self._tokenize, part, itertools.repeat(survey))
                 tokenized = [each for each in found if each is not None]
                 if len(tokenized) == len(part):
-                    yield Chunk(part, tokenized, planning.plan([paths(each) for each in tokenized], self.limits))
+                    yield Chunk(part, tokenized, planning.plan([branches(each) for each in tokenized], self.limits))
 
     def _tokenize(self, item: Item, survey: Survey) -> Tokenized | None:
         try:

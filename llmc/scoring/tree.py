@@ -31,7 +31,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Path:
+class Branch:
     """A sequence to evaluate: the log-probabilities of its tokens from ``start`` on are wanted."""
 
     tokens: bytes
@@ -42,23 +42,23 @@ class Path:
         return len(self.tokens) // WIDTH
 
 
-def path(tokens: Sequence[int], start: int) -> Path:
-    """Return the path of a token sequence; ``start`` is at least 1, since the first token has no prediction."""
+def branch(tokens: Sequence[int], start: int) -> Branch:
+    """Return the branch of a token sequence; ``start`` is at least 1, since the first token has no prediction."""
     if not 1 <= start < len(tokens):
         raise ValueError(f"token {start} of {len(tokens)} cannot be the first one to score")
     packed = array("i", tokens)
     packed.byteswap()
-    return Path(packed.tobytes(), start)
+    return Branch(packed.tobytes(), start)
 
 
 @dataclass(frozen=True)
-class ItemPaths:
-    """The paths of one item. Only ``main`` ones, which begin with its context, count for what items share."""
+class ItemBranches:
+    """The branches of one item. Only ``main`` ones, which begin with its context, count for what items share."""
 
-    main: tuple[Path, ...]
-    other: tuple[Path, ...] = ()
+    main: tuple[Branch, ...]
+    other: tuple[Branch, ...] = ()
 
-    def paths(self) -> tuple[Path, ...]:
+    def branches(self) -> tuple[Branch, ...]:
         return self.main + self.other
 
 
@@ -66,11 +66,11 @@ class ItemPaths:
 class Pick:
     """A run of wanted log-probabilities: of ``tokens`` (int32), predicted at the nodes ``nodes`` of a wave.
 
-    They belong to path ``path`` of item ``item`` (both counted within the batch).
+    They belong to branch ``branch`` of item ``item`` (both counted within the batch).
     """
 
     item: int
-    path: int
+    branch: int
     nodes: Any
     tokens: Any
 
@@ -107,7 +107,7 @@ def common(a: bytes, b: bytes) -> int:
 
 @dataclass(frozen=True)
 class Leaves:
-    """The decoded parts of paths as a tree: sorted, none a prefix of another. ``shared[k]`` is what leaf k has in
+    """The decoded parts of branches as a tree: sorted, none a prefix of another. ``shared[k]`` is what leaf k has in
     common with leaf k - 1.
     """
 
@@ -115,9 +115,9 @@ class Leaves:
     shared: list[int]
 
     @classmethod
-    def of(cls, paths: Sequence[Path]) -> Leaves:
+    def of(cls, branches: Sequence[Branch]) -> Leaves:
         tokens: list[bytes] = []
-        for each in sorted({path.tokens[:-WIDTH] for path in paths}):
+        for each in sorted({branch.tokens[:-WIDTH] for branch in branches}):
             if tokens and each.startswith(tokens[-1]):
                 tokens[-1] = each  # a prefix sorts right before what it begins
             else:
@@ -129,12 +129,12 @@ class Leaves:
         return sum(len(tokens) // WIDTH - shared for tokens, shared in zip(self.tokens, self.shared, strict=True))
 
 
-def waves(items: Sequence[ItemPaths], stem: bytes, limits: Limits) -> tuple[Wave, ...]:
-    wanted = [(i, p, path) for i, item in enumerate(items) for p, path in enumerate(item.paths())]
+def waves(items: Sequence[ItemBranches], stem: bytes, limits: Limits) -> tuple[Wave, ...]:
+    wanted = [(i, p, branch) for i, item in enumerate(items) for p, branch in enumerate(item.branches())]
     # No token may come from a stem whose successor is to be scored; only texts without the question ever meet this.
-    usable = [path.start - 1 for _, _, path in wanted if common(path.tokens, stem) >= path.start]
+    usable = [branch.start - 1 for _, _, branch in wanted if common(branch.tokens, stem) >= branch.start]
     stem = stem[: WIDTH * min(usable)] if usable else stem
-    leaves = Leaves.of([path for _, _, path in wanted])
+    leaves = Leaves.of([branch for _, _, branch in wanted])
     held = [common(leaf, stem) for leaf in leaves.tokens]
     return tuple(
         _wave(leaves.tokens[begin:end], held[begin:end], wanted, limits) for begin, end in _parts(leaves, held, limits)
@@ -155,12 +155,12 @@ def _parts(leaves: Leaves, held: list[int], limits: Limits) -> Iterator[tuple[in
     yield begin, len(lengths)
 
 
-def lone_waves(item: ItemPaths, limits: Limits) -> tuple[Wave, ...]:
-    wanted = [(0, p, path) for p, path in enumerate(item.paths())]
-    return tuple(_wave([leaf], [0], wanted, limits) for leaf in Leaves.of(item.paths()).tokens)
+def lone_waves(item: ItemBranches, limits: Limits) -> tuple[Wave, ...]:
+    wanted = [(0, p, branch) for p, branch in enumerate(item.branches())]
+    return tuple(_wave([leaf], [0], wanted, limits) for leaf in Leaves.of(item.branches()).tokens)
 
 
-def _wave(leaves: list[bytes], held: list[int], wanted: list[tuple[int, int, Path]], limits: Limits) -> Wave:
+def _wave(leaves: list[bytes], held: list[int], wanted: list[tuple[int, int, Branch]], limits: Limits) -> Wave:
     import numpy as np
 
     shared = [0, *(common(a, b) for a, b in itertools.pairwise(leaves))]
@@ -212,21 +212,21 @@ def _widths(shared: list[int], k: int, known: int, new: int) -> Any:
 
 
 def _picks(
-    leaves: list[bytes], held: list[int], nodes: list[Any], wanted: list[tuple[int, int, Path]]
+    leaves: list[bytes], held: list[int], nodes: list[Any], wanted: list[tuple[int, int, Branch]]
 ) -> Iterator[Pick]:
     import numpy as np
 
-    for item, number, path in wanted:
-        decoded = path.tokens[:-WIDTH]
+    for item, number, branch in wanted:
+        decoded = branch.tokens[:-WIDTH]
         k = bisect_left(leaves, decoded)
         if k == len(leaves) or not leaves[k].startswith(decoded):
             continue  # in another wave
-        begin = path.start - 1 - held[k]
+        begin = branch.start - 1 - held[k]
         yield Pick(
             item,
             number,
             nodes[k][begin : len(decoded) // WIDTH - held[k]],
-            np.frombuffer(path.tokens, ">i4")[path.start :].astype(np.int32),
+            np.frombuffer(branch.tokens, ">i4")[branch.start :].astype(np.int32),
         )
 
 
