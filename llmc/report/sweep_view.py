@@ -1,0 +1,195 @@
+"""A sweep as reports see it: every cell with its run, its difference to the baseline and the gate's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmc.errors import ExitCode, LlmcError
+from llmc.findings import Finding
+from llmc.judge.answers import Given
+from llmc.judge.compare import Options, Pair, baseline_of, compare
+from llmc.judge.gate import Case, Verdict, judge
+from llmc.judge.inputs import Opened, open_runs
+from llmc.judge.pairing import refuse_unless_pairable
+from llmc.judge.policy import Policy
+from llmc.runs.record import Result, RunRecord
+from llmc.runs.sweep_map import CellState, SweepMap, load_map
+
+STATUS_CODES = {
+    "trusted": ExitCode.OK,
+    "untrusted": ExitCode.UNTRUSTED,
+    "failed": ExitCode.UNTRUSTED,
+    "pending": ExitCode.UNTRUSTED,
+    "interrupted": ExitCode.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell. ``pair`` compares it with its baseline, ``unpaired`` says why it cannot be compared.
+
+    ``cases`` are what the gate said of it. Only a trusted cell has a ``result``.
+    """
+
+    id: str
+    cell: CellState
+    run: Given
+    is_baseline: bool
+    pair: Pair | None = None
+    unpaired: str = ""
+    cases: tuple[Case, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.run.label
+
+    @property
+    def record(self) -> RunRecord | None:
+        return self.run.record
+
+    @property
+    def trusted(self) -> bool:
+        return self.run.trusted
+
+    @property
+    def result(self) -> Result | None:
+        return self.record.result if self.record and self.trusted else None
+
+    @property
+    def status(self) -> str:
+        return "trusted" if self.trusted else self.cell.status if self.cell.status != "trusted" else "failed"
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        found = self.record.findings if self.record else ()
+        return tuple(each for each in found if each.severity == "error")
+
+    @property
+    def problem(self) -> str:
+        """Why there is no score: the findings, or what kept a run from being made; empty for a trusted cell."""
+        if self.trusted:
+            return ""
+        if self.cell.error:
+            return self.cell.error["message"]
+        return "; ".join(f"{each.slug}: {each.detail}" for each in self.errors) or self.run.problem
+
+    @property
+    def remedy(self) -> str:
+        if self.cell.error:
+            return self.cell.error.get("remedy", "")
+        return self.errors[0].remedy if self.errors else "run `llmc sweep` again" if not self.trusted else ""
+
+    @property
+    def verdict(self) -> str:
+        """The gate's word where it has one, else the run's own."""
+        words = dict.fromkeys(case.outcome for case in self.cases if case.outcome != "skipped")
+        return ", ".join(words) if words and self.trusted else self.status
+
+
+@dataclass(frozen=True)
+class View:
+    """``gate`` is None when the configuration has none. ``exit_code`` is what the sweep and its report return."""
+
+    folder: Path
+    map: SweepMap
+    rows: tuple[Row, ...]
+    gate: Verdict | None
+
+    @property
+    def name(self) -> str:
+        return self.map.name
+
+    @cached_property
+    def untrusted(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if not row.trusted)
+
+    @cached_property
+    def benchmarks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.cell.benchmark for row in self.rows))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.label for row in self.rows))
+
+    @property
+    def has_baseline(self) -> bool:
+        return any(row.is_baseline for row in self.rows)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What is printed and what the shell gets come from this one object."""
+        codes = [STATUS_CODES[row.status] for row in self.rows]
+        if not codes:
+            return ExitCode.NOTHING
+        return ExitCode.worst([*codes, *([self.gate.exit_code] if self.gate else [])])
+
+
+def view_sweep(folder: Path, only: Collection[str] | None = None) -> View:
+    """Return a sweep as it stands; ``only`` some of its cells (a shard's).
+
+    Raises InputFileError for a damaged map or record, UsageError for a gate that asks for nothing.
+    """
+    sweep = load_map(folder)
+    opened = _opened(folder)
+    runs = {name: run for name, run in zip(sweep.cells, opened.runs, strict=True) if only is None or name in set(only)}
+    targets = {cell.baseline for cell in sweep.cells.values() if cell.baseline}
+    # A shard's cells are compared with baselines of other shards, too.
+    baselines = [run for name, run in zip(sweep.cells, opened.runs, strict=True) if name in targets]
+    candidates = [run for name, run in runs.items() if name not in targets]
+    pairs, unpaired = _pairs(candidates, baselines, opened.axis)
+    gate = _gate(sweep.config.get("gate"), runs.values(), candidates, baselines, opened, folder)
+    rows = []
+    for name, run in runs.items():
+        cases = tuple(case for case in gate.cases if _is_of(case, run)) if gate else ()
+        pair = pairs.get(run.origin)
+        rows.append(Row(name, sweep.cells[name], run, name in targets, pair, unpaired.get(run.origin, ""), cases))
+    return View(folder, sweep, tuple(rows), gate)
+
+
+def _opened(folder: Path) -> Opened:
+    return open_runs(str(folder), folder.parent.parent)
+
+
+def _pairs(
+    candidates: list[Given], baselines: list[Given], axis: tuple[str, ...]
+) -> tuple[dict[str, Pair], dict[str, str]]:
+    """Compare what can be compared, all in one family; say of the others why not."""
+    fit, unpaired = [], {}
+    for run in candidates:
+        if run.answers is None or run.against is None:
+            continue
+        try:
+            refuse_unless_pairable(baseline_of(run, baselines).required(), run.answers)
+            fit.append(run)
+        except LlmcError as error:
+            unpaired[run.origin] = error.what
+    found = compare(baselines, fit, Options(groups="none", axis=axis, replicates=0))
+    return {run.origin: pair for run, pair in zip(fit, found.pairs, strict=True)}, unpaired
+
+
+def _gate(
+    given: dict[str, Any] | None,
+    shown: Collection[Given],
+    candidates: list[Given],
+    baselines: list[Given],
+    opened: Opened,
+    folder: Path,
+) -> Verdict | None:
+    if given is None:
+        return None
+    policy = Policy.model_validate(given)
+    policy = policy.model_copy(update={"axis": (*opened.axis, *policy.axis)})
+    if policy.baseline is not None:
+        # A baseline of its own judges the sweep's baseline cells, too.
+        runs = [*candidates, *(run for run in baselines if run in shown)]
+        candidates = [replace(run, against=None) for run in runs]
+        baselines = list(open_runs(policy.baseline, folder.parent.parent).runs)
+    return judge(candidates, baselines, policy)
+
+
+def _is_of(case: Case, run: Given) -> bool:
+    return case.label == run.label and case.benchmark == run.benchmark
