@@ -303,6 +303,27 @@ PAGES: dict[str, Page] = {
         "See the hazard named beside this finding.",
         "Compare only with runs that left out the same tasks.",
     ),
+    "items-rescored": _warning(
+        "Some tasks were scored by llmc's own scorer",
+        "llama-perplexity would have got them wrong, so that libllama scored them directly; the record lists them.",
+        "The rule is llama.cpp's, with the common prefix ended one token before the end of the shortest option.",
+        "Nothing to mend. `--on-hazard exclude` leaves them out instead, `--on-hazard fail` refuses the run.",
+    ),
+    "rule-undefined": _error(
+        "The rule has no value for some items",
+        "The rule asked for needs something that these items do not have: a common prefix, or a context without the "
+        "question.",
+        "llama.cpp's rule scores from the last token that all options share; acc_uncond needs each item's own "
+        "unconditioned context.",
+        "Choose another --rule, or leave these items out.",
+    ),
+    "cross-check": _error(
+        "llama-perplexity and the scorer disagree",
+        "Tasks scored both ways are right one way and wrong the other, by more than rounding explains.",
+        "Both use the same weights and the same rule: one of the two computes something else, or the logits of one "
+        "were shifted.",
+        "Try another engine (`llmc engine install`), and compare at `-fa off`; report it with the record.",
+    ),
     "beyond-training-context": _warning(
         "A task is longer than the context the model was trained on",
         "Its tokens lie past the training length given in the model's metadata.",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Engine, Json, Out
-from llmc.errors import ExitCode, UsageError
+from llmc.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from llmc.runs.cell import Cell, Finished
+    from llmc.runs.scored import ScoredCell
+    from llmc.runs.settings import FirstTime, Settings
 
-HAZARDS = ("fail", "exclude")
+HAZARDS = ("rescore", "exclude", "fail")
+SCORERS = ("perplexity", "logprobs")
+LAYOUT_CHECK_TASKS = 200
 
 
 @app.command()
@@ -36,8 +39,34 @@ def run(
     ] = None,
     on_hazard: Annotated[
         str,
-        typer.Option("--on-hazard", help="Tasks llama-perplexity would get wrong: fail, or exclude them."),
-    ] = "fail",
+        typer.Option("--on-hazard", help="Tasks llama-perplexity would get wrong: rescore, exclude, or fail."),
+    ] = "rescore",
+    scorer: Annotated[
+        str, typer.Option("--scorer", help="perplexity (llama-perplexity), or logprobs: every option, every metric.")
+    ] = "perplexity",
+    rule: Annotated[
+        str, typer.Option("--rule", help="With --scorer logprobs: the rule whose answers are the result.")
+    ] = "llama_cpp",
+    tokenization: Annotated[str, typer.Option("--tokenization", help="logprobs: joint or separate.")] = "joint",
+    bos: Annotated[
+        str, typer.Option("--bos", help="logprobs: BOS as the model says (model), never or always.")
+    ] = "model",
+    truncate: Annotated[
+        str, typer.Option("--truncate", help="logprobs: items beyond the context: never (refuse), or left.")
+    ] = "never",
+    context_tokens: Annotated[
+        int | None, typer.Option("--context", min=2, help="logprobs: most tokens of one sequence.")
+    ] = None,
+    uncond: Annotated[
+        bool, typer.Option("--uncond", help="logprobs: also score options without the question (acc_uncond).")
+    ] = False,
+    kv_type: Annotated[str, typer.Option("--kv-type", help="logprobs: type of the KV cache, f16 or f32.")] = "f16",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="logprobs: go on with an interrupted run; refused if anything changed.")
+    ] = False,
+    cross_check: Annotated[
+        int, typer.Option("--cross-check", min=0, help="Score N tasks by the scorer as well, and compare.")
+    ] = 0,
     memory_budget: Annotated[
         str | None, typer.Option("--memory-budget", help="Most memory the engine may take, as 8G or 512M.")
     ] = None,
@@ -71,13 +100,22 @@ def run(
     Flags after `--` go to llama-perplexity: `llmc run -m model.gguf -b arc-easy -- -t 8`.
     """
     from llmc.engine.plan import parse_bytes
-    from llmc.runs.cell import plan_cell
+    from llmc.runs.describe import describe
     from llmc.runs.settings import Settings
+    from llmc.scoring.job import Settings as ScoringSettings
 
     if limit is not None and like_llama is not None:
         raise UsageError("--limit and --like-llama exclude each other", "give one of them")
-    if on_hazard not in HAZARDS:
-        raise UsageError(f"--on-hazard is {' or '.join(HAZARDS)}, not {on_hazard!r}", "see `llmc run --help`")
+    _one_of("--on-hazard", on_hazard, HAZARDS)
+    _one_of("--scorer", scorer, SCORERS)
+    scoring = ScoringSettings(
+        tokenization=tokenization,  # type: ignore[arg-type] # checked when it is made
+        bos=bos,  # type: ignore[arg-type]
+        truncate=truncate,  # type: ignore[arg-type]
+        context=context_tokens,
+        uncond=uncond or rule == "acc_uncond",
+        kv_type=kv_type,  # type: ignore[arg-type]
+    )
     settings = Settings(
         out=out,
         engine=engine,
@@ -85,20 +123,61 @@ def run(
         limit=limit,
         seed=seed,
         like_llama=like_llama,
-        on_hazard="exclude" if on_hazard == "exclude" else "fail",
+        on_hazard=on_hazard,  # type: ignore[arg-type] # checked above
         memory_budget=parse_bytes(memory_budget) if memory_budget is not None else _default_budget(),
         health_check=health,
         force=force,
         part_size=part_size,
         timeout=timeout,
         stall=stall_timeout,
-        layout_check=200 if layout_check else 0,
+        layout_check=LAYOUT_CHECK_TASKS if layout_check else 0,
+        cross_check=cross_check,
+        scorer=scorer,  # type: ignore[arg-type] # checked above
+        scoring=scoring,
+        rule=rule,
+        resume=resume,
         user_flags=tuple(context.obj or ()),
     )
-    cells = _plan_all(model, [*bench, *(more or [])], settings, plan_cell)
-    if dry_run:
-        return _show_plans(cells)
-    return _run_all(cells)
+    _check_combination(settings)
+    cells = _plan_all(model, [*bench, *(more or [])], settings)
+    if not dry_run:
+        return _run_all(cells)
+    from llmc.report.run_output import show_plans
+
+    plans = [describe(cell) for cell in cells]
+    show_plans(plans)
+    console.emit("run", {"dry_run": True, "cells": plans})
+    return int(ExitCode.OK)
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(
+            f"{option} is {', '.join(allowed)}, not {value!r}{did_you_mean(value, allowed)}", "see `llmc run --help`"
+        )
+
+
+def _check_combination(settings: Settings) -> None:
+    """Options that say nothing to the scorer in use are mistakes, not wishes to be ignored."""
+    from llmc.scoring.job import Settings as ScoringSettings
+    from llmc.scoring.metrics import RULES
+
+    _one_of("--rule", settings.rule, tuple(RULES))
+    if settings.scorer == "logprobs":
+        if settings.user_flags:
+            raise UsageError(
+                "flags after `--` are llama-perplexity's, and --scorer logprobs does not run it", "drop them"
+            )
+        if settings.layout_check or settings.cross_check:
+            raise UsageError("--layout-check and --cross-check belong to --scorer perplexity", "drop them")
+        return
+    if settings.rule != "llama_cpp" or settings.scoring != ScoringSettings():
+        raise UsageError(
+            "--rule, --tokenization, --bos, --truncate, --context, --uncond and --kv-type belong to the other scorer",
+            "add `--scorer logprobs`, or drop them",
+        )
+    if settings.resume:
+        raise UsageError("--resume belongs to --scorer logprobs", "runs in parts resume by themselves: run it again")
 
 
 def _default_budget() -> int:
@@ -108,16 +187,19 @@ def _default_budget() -> int:
     return available_bytes() * 9 // 10
 
 
-def _plan_all(model: str, benches: list[str], settings: Any, plan_cell: Any) -> list[Cell]:
+def _plan_all(model: str, benches: list[str], settings: Settings) -> list[Cell] | list[ScoredCell]:
     """Everything that can be refused is refused before the first launch."""
     from llmc.engine.flags import parse
     from llmc.runs.bench import open_benches
+    from llmc.runs.cell import plan_cell
     from llmc.runs.prepare import prepare_engine, prepare_model
     from llmc.runs.settings import FirstTime
     from llmc.runs.store import require_writable
 
     require_writable(settings.out)
     shared = FirstTime()
+    if settings.scorer == "logprobs":
+        return _plan_scored(model, benches, settings, shared)
     prepared = prepare_engine(settings, shared)
     parse(settings.user_flags, prepared.probe.flags)  # before anything is fetched or read to its end
     opened = open_benches(benches, settings)
@@ -129,106 +211,38 @@ def _plan_all(model: str, benches: list[str], settings: Any, plan_cell: Any) -> 
     return cells
 
 
-def _run_all(cells: list[Cell]) -> int:
-    from llmc.runs.cell import run_cell
+def _plan_scored(model: str, benches: list[str], settings: Settings, shared: FirstTime) -> list[ScoredCell]:
+    from llmc.engine.process import Limits
+    from llmc.runs.bench import open_benches
+    from llmc.runs.prepare import prepare_model
+    from llmc.runs.scored import plan_scored_cell
+    from llmc.runs.scorer import prepare_scorer
+    from llmc.runs.settings import FirstTime
+
+    scorer = prepare_scorer(Limits(timeout=settings.timeout, stall=settings.stall))
+    opened = open_benches(benches, settings)
+    loaded = prepare_model(model, shared)
+    firsts = [shared, *(FirstTime() for _ in opened[1:])]
+    return [plan_scored_cell(scorer, loaded, each, settings, first) for each, first in zip(opened, firsts, strict=True)]
+
+
+def _run_all(cells: list[Cell] | list[ScoredCell]) -> int:
+    from llmc.report.run_output import show_finished
+    from llmc.runs.cell import Cell, run_cell
+    from llmc.runs.scored import run_scored_cell
 
     finished: list[Finished] = []
     try:
         for cell in cells:
-            finished.append(run_cell(cell))
+            finished.append(run_cell(cell) if isinstance(cell, Cell) else run_scored_cell(cell))
             if finished[-1].record.status == "interrupted":
                 break
     except BaseException:
         if finished:
-            _show(finished)  # what is done is not lost with what went wrong
+            show_finished(finished)  # what is done is not lost with what went wrong
         raise
     code = ExitCode.worst(each.record.exit_code for each in finished)
-    _show(finished)
+    show_finished(finished)
     data = [{"folder": str(f.folder), "reused": f.reused, "record": f.record.dump()} for f in finished]
     console.emit("run", {"runs": data}, code)
     return int(code)
-
-
-def _show(finished: list[Finished]) -> None:
-    from llmc.report.run_table import groups_table, results_table
-    from llmc.report.verdict import findings_renderable
-
-    console.show(results_table([(f.folder, f.record, f.reused) for f in finished], console.width()))
-    for each in finished:
-        name = each.record.benchmark.name if each.record.benchmark else ""
-        if each.record.groups:
-            console.show()
-            console.show(groups_table(each.record))
-        if each.record.findings:
-            console.show()
-            console.show_text(f"{name}:")
-            console.show(findings_renderable(each.record.findings))
-        _show_layout_check(each)
-    console.show()
-    for each in finished:
-        console.show_text(f"record: {each.folder / 'record.json'}")
-    _note_first_time(finished)
-
-
-def _show_layout_check(finished: Finished) -> None:
-    check = finished.record.layout_check
-    if check is not None:
-        share = 100 * check.flipped / check.tasks
-        console.show_text(
-            f"layout check: {check.flipped} of {check.tasks} answers ({share:.1f} %) differ at "
-            f"-np {check.layout['np']} -c {check.layout['c']}"
-        )
-
-
-def _note_first_time(finished: list[Finished]) -> None:
-    """Say what only a first run pays for, when it took noticeable time."""
-    timings = [f.record.timings for f in finished if f.record.timings and not f.reused]
-    spent = [(name, s) for t in timings for name, s in t.first_time.items() if s >= 0.2]
-    if spent:
-        console.note("first-time work, cached from now on: " + ", ".join(f"{name} {s:.1f} s" for name, s in spent))
-
-
-def _show_plans(cells: list[Cell]) -> int:
-    plans = [_describe(cell) for cell in cells]
-    for each in plans:
-        console.show_text(each["command_line"])
-        layout, memory = each["layout"], each["memory_bytes"]
-        console.show_text(
-            f"  {each['tasks']} tasks, longest {each['longest_tokens']} tokens, {each['total_tokens']} in all "
-            f"({each['basis']})"
-        )
-        console.show_text(
-            f"  layout: -np {layout['np']} -c {layout['c']}: {layout['total_context']} tokens in one context, "
-            f"flash attention {layout['fa']}"
-        )
-        parts = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in memory.items() if name != "total")
-        console.show_text(f"  memory: about {memory['total'] / 2**20:.0f} MiB ({parts})")
-        expected = each["expected_seconds"]
-        console.show_text(
-            f"  time: about {expected:.0f} s" if expected is not None else "  time: not known before the first run"
-        )
-        console.show()
-    console.emit("run", {"dry_run": True, "cells": plans})
-    return int(ExitCode.OK)
-
-
-def _describe(cell: Cell) -> dict[str, Any]:
-    from llmc.runs.estimate import expected_seconds
-
-    memory = cell.plan.memory
-    command = cell.command()
-    return {
-        "benchmark": cell.bench.name,
-        "tasks": cell.tasks,
-        "command": command,
-        "command_line": shlex.join(command),
-        "environment_dropped": sorted(cell.engine.environment.dropped),
-        "layout": cell.plan.layout(),
-        "basis": cell.plan.basis,
-        "longest_tokens": cell.preflight.longest_tokens,
-        "total_tokens": cell.preflight.total_tokens,
-        "memory_bytes": {**memory.__dict__, "total": memory.total},
-        "expected_seconds": expected_seconds(cell),
-        "excluded": len(cell.excluded),
-        "findings": [f.model_dump(mode="json") for f in cell.findings],
-    }

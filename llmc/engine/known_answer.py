@@ -72,12 +72,18 @@ class KnownAnswerModel:
                 i += 1
         return ids
 
-    def option_scores(self, question: str, options: Sequence[str]) -> list[float]:
-        """Mean log-probability of each option past the tokens that all options share (llama.cpp's rule)."""
+    def option_scores(self, question: str, options: Sequence[str], *, capped: bool = False) -> list[float]:
+        """Mean log-probability of each option past the tokens that all options share (llama.cpp's rule).
+
+        ``capped`` ends the shared tokens one before the end of the shortest option, so that none is left empty;
+        without it such an option is a ValueError, as llama.cpp's score for it is undefined.
+        """
         sequences = [self.tokenize(f"{question} {option}") for option in options]
         shared = 0
         while shared < min(map(len, sequences)) and len({s[shared] for s in sequences}) == 1:
             shared += 1
+        if capped:
+            shared = min(shared, min(map(len, sequences)) - 1)
         scores = []
         for sequence in sequences:
             rest = sequence[shared:]

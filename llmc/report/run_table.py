@@ -80,6 +80,19 @@ def _cells(record: RunRecord) -> list[str]:
     ]
 
 
+def metrics_table(record: RunRecord) -> Table:
+    """Every metric of a run by the scorer: accuracies in percent, gold values in their own units."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in (record.metrics or {}).items():
+        accuracy = name.startswith("acc") or name == record.rule
+        table.add_row(name, percent(value, 2) if accuracy else f"{value:.4f}")
+    return table
+
+
 def groups_table(record: RunRecord) -> Table:
     """Accuracy by group, with its interval; the last row is the mean over groups (macro average)."""
     from rich.table import Table

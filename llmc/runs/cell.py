@@ -26,7 +26,11 @@ NAMED_IDS = 20  # ids listed in a message; the record lists all
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell planned and ready to launch. ``excluded`` are task indices left out."""
+    """A cell planned and ready to launch.
+
+    ``excluded`` are task indices that are not scored at all, ``rescored`` those that the scorer takes over from
+    llama-perplexity, which would get them wrong.
+    """
 
     engine: PreparedEngine
     model: PreparedModel
@@ -35,19 +39,26 @@ class Cell:
     preflight: Preflight
     plan: Plan
     excluded: tuple[int, ...]
+    rescored: tuple[int, ...]
     findings: tuple[Finding, ...]
     comparability: Comparability
     reuse_key: str
     first: FirstTime
 
     @property
+    def left_out(self) -> tuple[int, ...]:
+        """Tasks that llama-perplexity does not see."""
+        return (*self.excluded, *self.rescored)
+
+    @property
     def tasks(self) -> int:
-        return self.bench.facts.tasks - len(self.excluded)
+        """Tasks that llama-perplexity scores."""
+        return self.bench.facts.tasks - len(self.left_out)
 
     @property
     def in_parts(self) -> bool:
         """True when what is scored are files made for the purpose: a very large benchmark, or one with gaps."""
-        return self.tasks > self.settings.part_size or bool(self.excluded)
+        return self.tasks > self.settings.part_size or bool(self.left_out)
 
     def command(self) -> list[str]:
         return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
@@ -64,7 +75,8 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
     """Plan one cell; raises RefusedError for what would go wrong, before anything is launched."""
     with first.measure("preflight"), console.progress(f"token counts of {bench.name}", bench.facts.tasks) as advance:
         checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts, advance=advance)
-    excluded = _excluded(bench, checked, settings)
+    hazards = _hazards(bench, checked, settings)
+    excluded, rescored = ([], hazards) if settings.on_hazard == "rescore" else (hazards, [])
     launch = _plan(engine, model, bench, checked, settings)
     if settings.layout_check:
         _plan(engine, model, bench, checked, settings, alternative=True)  # refused now, not after a long run
@@ -76,7 +88,9 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
         findings.append(finding("duplicate-options", f"{bench.facts.duplicates} tasks, the first: {first_few}"))
     if excluded:
         findings.append(finding("items-excluded", f"{len(excluded)} tasks: {_named(bench, excluded)}"))
-    comparability = evidence.comparability(engine, bench, launch, excluded)
+    if rescored:
+        findings.append(finding("items-rescored", f"{len(rescored)} tasks: {_named(bench, rescored)}"))
+    comparability = evidence.comparability(engine, bench, launch, excluded, rescored)
     reuse_key = content_key(
         {
             "comparability": comparability.key,
@@ -85,6 +99,7 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
             "arguments": launch.arguments,
             "health_check": settings.health_check,
             "layout_check": settings.layout_check,
+            "cross_check": settings.cross_check,
             "part_size": settings.part_size if bench.facts.tasks > settings.part_size else None,
             "config_files": engine.environment.config_files,
         }
@@ -97,6 +112,7 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
         checked,
         launch,
         tuple(excluded),
+        tuple(rescored),
         tuple(findings),
         comparability,
         reuse_key,
@@ -124,27 +140,36 @@ def _plan(
     )
 
 
-def _excluded(bench: Bench, checked: Preflight, settings: Settings) -> list[int]:
+def _hazards(bench: Bench, checked: Preflight, settings: Settings) -> list[int]:
+    """Return the tasks llama-perplexity would score wrongly; RefusedError when nothing may be done about them."""
     hazards = {slug: indices for slug, indices in checked.hazards.items() if indices}
     if not hazards:
         return []
+    slug = next(iter(hazards))
+    count = sum(len(each) for each in hazards.values())
+    listed = ", ".join(f"{name}: {_named(bench, indices)}" for name, indices in hazards.items())
+    what = f"{bench.name}: {count} of {bench.facts.tasks} tasks would be scored wrongly by llama-perplexity ({listed})"
+    why = f"why: `llmc explain {slug}`"
     if settings.on_hazard == "fail":
-        slug = next(iter(hazards))
-        count = sum(len(each) for each in hazards.values())
+        raise RefusedError(slug, what, f"leave out `--on-hazard fail` and the scorer takes them over; {why}")
+    if settings.on_hazard == "rescore" and checked.basis == "bounds":
+        remedy = "`llmc engine install` brings the scorer that can take them over, or leave them out with"
+        raise RefusedError(slug, what, f"{remedy} `--on-hazard exclude`; {why}")
+    if settings.on_hazard == "rescore" and "no-common-prefix" in hazards:
+        named = _named(bench, hazards["no-common-prefix"])
         raise RefusedError(
-            slug,
-            f"{bench.name}: {count} of {bench.facts.tasks} tasks would be scored wrongly by llama-perplexity "
-            f"({', '.join(f'{s}: {_named(bench, i)}' for s, i in hazards.items())})",
-            f"score the others with `--on-hazard exclude`; why: `llmc explain {slug}`",
+            "no-common-prefix",
+            f"{bench.name}: the options of {named} share no token to score from",
+            "leave these tasks out with `--on-hazard exclude`; why: `llmc explain no-common-prefix`",
         )
-    excluded = sorted({index for indices in hazards.values() for index in indices})
-    if len(excluded) == bench.facts.tasks:
+    indices = sorted({index for each in hazards.values() for index in each})
+    if len(indices) == bench.facts.tasks:
         raise RefusedError(
             "items-excluded",
-            f"{bench.name}: every task is a hazard; none is left to score",
-            f"look at one with `llmc inspect {bench.path} --model MODEL`; why: `llmc explain {next(iter(hazards))}`",
+            f"{bench.name}: every task is a hazard; none is left for llama-perplexity to score",
+            f"use `--scorer logprobs`; look at one with `llmc inspect {bench.path} --model MODEL`; {why}",
         )
-    return excluded
+    return indices
 
 
 def _named(bench: Bench, indices: Sequence[int]) -> str:
@@ -190,13 +215,13 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
         results: list[parts.PartResult] = []
         if not has_error(unhealthy):
             results = _score(cell, partial or folder)
-        layout, noise = layout_check(cell, results, folder)
+        checks = _checks(cell, results, folder)
         record = evidence.assemble(
             cell,
             results,
-            extra=[*unhealthy, *noise],
+            checks,
+            extra=unhealthy,
             health=health,
-            layout_check=layout,
             started=started,
             seconds=monotonic() - begin,
             version=__version__,
@@ -211,11 +236,29 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
     return Finished(folder, record, reused=False)
 
 
+def _checks(cell: Cell, results: list[parts.PartResult], folder: Path) -> evidence.Checks:
+    """What is done beside the engine's own run, once that is trusted."""
+    correct = evidence.merged_correct(results, cell.tasks)
+    if correct is None:
+        return evidence.Checks()
+    layout, findings = layout_check(cell, results, folder)
+    marks: dict[int, bool] = {}
+    crossed = None
+    if cell.rescored or cell.settings.cross_check:
+        # The scorer is imported only where it is used.
+        from llmc.runs.rescore import cross_check, rescore
+
+        marks, wrong = rescore(cell, folder)
+        crossed, apart = cross_check(cell, correct, folder)
+        findings = [*findings, *wrong, *apart]
+    return evidence.Checks(layout, crossed, marks, tuple(findings))
+
+
 def _score(cell: Cell, root: Path) -> list[parts.PartResult]:
     with console.progress(f"{cell.model.short_name} on {cell.bench.name}", cell.tasks) as advance:
         if not cell.in_parts:
             return _score_all(cell, parts.whole(cell.bench.path, cell.bench.facts, cell.bench.golds, root), advance)
-        out = set(cell.excluded)
+        out = set(cell.left_out)
         each = parts.split(cell.bench.path, lambda i: i not in out, cell.settings.part_size, root)
         return _score_all(cell, each, advance)
 

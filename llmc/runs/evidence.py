@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmc.engine.audit import score_findings
@@ -14,8 +15,12 @@ from llmc.runs.identity import host, must_match, result_of
 from llmc.runs.parts import PartResult
 from llmc.runs.prepare import PreparedEngine
 from llmc.runs.record import (
+    RULE as LLAMA_RULE,
+)
+from llmc.runs.record import (
     Comparability,
     Counts,
+    CrossCheck,
     GroupScore,
     LayoutCheck,
     RunRecord,
@@ -28,9 +33,23 @@ if TYPE_CHECKING:
     from llmc.runs.cell import Cell
 
 
-def comparability(engine: PreparedEngine, bench: Bench, plan: Plan, excluded: Sequence[int]) -> Comparability:
+@dataclass(frozen=True)
+class Checks:
+    """What was done beside the engine's own run; ``rescored`` are marks by task index."""
+
+    layout: LayoutCheck | None = None
+    cross: CrossCheck | None = None
+    rescored: dict[int, bool] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def comparability(
+    engine: PreparedEngine, bench: Bench, plan: Plan, excluded: Sequence[int], rescored: Sequence[int]
+) -> Comparability:
     """What must be equal before two runs are paired, hashed, and what should be equal, listed."""
     must = must_match(bench.facts.sha256, excluded)
+    if rescored:
+        must["rescored"] = list(rescored)
     should = {
         "engine_flavour": engine.probe.flavour,
         "engine_version": engine.probe.version,
@@ -44,20 +63,21 @@ def comparability(engine: PreparedEngine, bench: Bench, plan: Plan, excluded: Se
 def assemble(
     cell: Cell,
     results: Sequence[PartResult],
+    checks: Checks,
     *,
     extra: Sequence[Finding],
     health: dict[str, Any],
-    layout_check: LayoutCheck | None,
     started: str,
     seconds: float,
     version: str,
 ) -> RunRecord:
     """Return the record of a run; its status follows from the findings alone."""
-    correct = _merged_correct(results, cell.tasks)
-    findings = [*_merged_findings(results), *extra, *cell.findings]
+    correct = _with_rescored(cell, merged_correct(results, cell.tasks), checks.rescored)
+    in_pieces = len(results) > 1 or bool(cell.rescored)
+    findings = [*_merged_findings(results, in_pieces), *checks.findings, *extra, *cell.findings]
     if correct is None and not has_error(findings):
         findings.insert(0, finding("scored-fewer", "not every part of the benchmark was scored"))
-    elif correct is not None and len(results) > 1:
+    elif correct is not None and in_pieces:
         findings += score_findings(correct, _golds(cell), cell.bench.facts)
     trusted = correct is not None and not has_error(findings)
     interrupted = any(f.slug == "interrupted" for f in findings)
@@ -66,8 +86,8 @@ def assemble(
         status = "trusted"
     elif interrupted:
         status = "interrupted"
-    engine_se = results[0].standard_error if len(results) == 1 else None
-    groups = _task_groups(cell) if trusted else []
+    engine_se = None if in_pieces or not results else results[0].standard_error
+    groups = task_groups(cell) if trusted else []
     return RunRecord(
         llmc_version=version,
         kind="run",
@@ -85,43 +105,61 @@ def assemble(
         config_files=cell.engine.environment.config_files,
         host=host(),
         health=health,
-        counts=_counts(cell, results),
+        counts=_counts(cell, results, checks),
         parts=tuple(r.log for r in results),
         peak_rss=max((r.peak_rss for r in results if r.peak_rss is not None), default=None),
         timings=_timings(cell, results, seconds),
-        findings=tuple(_errors_first(findings)),
+        findings=tuple(errors_first(findings)),
         correct=correct if trusted else None,
-        excluded=_excluded_ids(cell),
-        groups=_groups(groups, correct) if trusted and correct is not None else {},
+        excluded=_ids(cell, cell.excluded),
+        groups=group_scores(groups, correct) if trusted and correct is not None else {},
         task_groups=TaskGroups.of(groups),
         result=result_of(correct, engine_se) if trusted and correct is not None else None,
-        layout_check=layout_check,
+        layout_check=checks.layout,
+        cross_check=checks.cross,
+        rescored=_ids(cell, cell.rescored),
+        rule=LLAMA_RULE,
         comparability=cell.comparability,
         reuse_key=cell.reuse_key,
     )
 
 
-def _merged_correct(results: Sequence[PartResult], tasks: int) -> str | None:
+def merged_correct(results: Sequence[PartResult], tasks: int) -> str | None:
     if not results or any(r.correct is None for r in results):
         return None
     correct = "".join(r.correct or "" for r in results)
     return correct if len(correct) == tasks else None
 
 
-def _merged_findings(results: Sequence[PartResult]) -> list[Finding]:
-    if len(results) == 1:
-        return list(results[0].findings)
+def _with_rescored(cell: Cell, correct: str | None, rescored: dict[int, bool]) -> str | None:
+    """Put the scorer's marks among the engine's, in file order; None when any is missing."""
+    if correct is None or set(rescored) != set(cell.rescored):
+        return None
+    out, engine = set(cell.excluded), iter(correct)
+    marks = []
+    for index in range(cell.bench.facts.tasks):
+        if index in rescored:
+            marks.append("1" if rescored[index] else "0")
+        elif index not in out:
+            marks.append(next(engine))
+    return "".join(marks)
+
+
+def _merged_findings(results: Sequence[PartResult], in_pieces: bool) -> list[Finding]:
+    if not in_pieces:
+        return [f for result in results for f in result.findings]
     merged: list[Finding] = []
     for result in results:
         for each in result.findings:
             # What depends on the score is judged over the whole, not over a part of it.
             if each.slug in ("always-one-position", "below-majority"):
                 continue
-            merged.append(finding(each.slug, f"part {result.log.index}: {each.detail}", each.severity))
+            where = f"part {result.log.index}: " if len(results) > 1 else ""
+            merged.append(finding(each.slug, f"{where}{each.detail}", each.severity))
     return merged
 
 
-def _errors_first(findings: Sequence[Finding]) -> list[Finding]:
+def errors_first(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: f.severity != "error")
 
 
@@ -130,29 +168,29 @@ def _golds(cell: Cell) -> bytes:
     return bytes(gold for i, gold in enumerate(cell.bench.golds) if i not in out)
 
 
-def _excluded_ids(cell: Cell) -> tuple[str, ...]:
-    if not cell.excluded:
+def _ids(cell: Cell, indices: Sequence[int]) -> tuple[str, ...]:
+    if not indices:
         return ()
     ids = cell.bench.ids()
-    return tuple(ids[i] for i in cell.excluded)
+    return tuple(ids[i] for i in indices)
 
 
-def _counts(cell: Cell, results: Sequence[PartResult]) -> Counts:
+def _counts(cell: Cell, results: Sequence[PartResult], checks: Checks) -> Counts:
     announced = [r.announced for r in results]
     return Counts(
         in_file=cell.bench.facts.tasks,
         announced=None if not announced or None in announced else sum(n or 0 for n in announced),
-        expected=cell.tasks,
-        scored=sum(r.log.scored for r in results),
+        expected=cell.tasks + len(cell.rescored),
+        scored=sum(r.log.scored for r in results) + len(checks.rescored),
     )
 
 
-def _task_groups(cell: Cell) -> list[str | None]:
+def task_groups(cell: Cell) -> list[str | None]:
     out = set(cell.excluded)
     return [group for i, group in enumerate(cell.bench.groups()) if i not in out]
 
 
-def _groups(groups: Sequence[str | None], correct: str) -> dict[str, GroupScore]:
+def group_scores(groups: Sequence[str | None], correct: str) -> dict[str, GroupScore]:
     tally: dict[str, list[int]] = {}
     for group, mark in zip(groups, correct, strict=True):
         if group is not None:

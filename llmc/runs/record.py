@@ -172,6 +172,19 @@ class LayoutCheck(_Part):
     flipped_tasks: tuple[int, ...]
 
 
+class CrossCheck(_Part):
+    """Tasks scored both by llama-perplexity and by the scorer under llama.cpp's rule.
+
+    ``disagreements`` name the tasks whose right or wrong differs, with the margin (nats per token) between the two best
+    options; those above ``near_tie`` are not explained by rounding.
+    """
+
+    tasks: int
+    agreed: int
+    near_tie: float
+    disagreements: tuple[dict[str, Any], ...]
+
+
 class Comparability(_Part):
     """``key``: equal or two runs cannot be paired. ``should``: what differs without need is warned about."""
 
@@ -210,6 +223,12 @@ class RunRecord(_Part):
     task_groups: TaskGroups | None = None
     result: Result | None = None
     layout_check: LayoutCheck | None = None
+    cross_check: CrossCheck | None = None
+    rescored: tuple[str, ...] = ()
+    rule: str | None = None
+    metrics: dict[str, float] | None = None
+    scoring: dict[str, Any] | None = None
+    items_file: str | None = None
     comparability: Comparability | None = None
     reuse_key: str | None = None
 
@@ -217,7 +236,8 @@ class RunRecord(_Part):
 
     @model_validator(mode="after")
     def _untrusted_has_no_score(self) -> RunRecord:
-        if self.status != "trusted" and (self.result is not None or self.groups or self.correct is not None):
+        held = (self.result, self.correct, self.metrics, self.groups or None)
+        if self.status != "trusted" and any(each is not None for each in held):
             raise ValueError("an untrusted record cannot hold a result")
         if self.status == "trusted" and (self.result is None or any(f.severity == "error" for f in self.findings)):
             raise ValueError("a trusted record needs a result and no error finding")

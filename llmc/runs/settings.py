@@ -9,13 +9,20 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal
 
-OnHazard = Literal["fail", "exclude"]
+from llmc.scoring.job import Settings as ScoringSettings
+
+OnHazard = Literal["rescore", "exclude", "fail"]
+Scorer = Literal["perplexity", "logprobs"]
 DEFAULT_PART_SIZE = 50_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``limit`` with ``seed``, or ``like_llama``: how many questions; ``layout_check``: size of its sample."""
+    """``limit`` with ``seed``, or ``like_llama``: how many questions; ``layout_check`` and ``cross_check``: sizes of
+    their samples.
+
+    ``scoring`` are the settings of the logprobs scorer, ``rule`` the one whose answers are the run's result.
+    """
 
     out: Path = Path("out")
     engine: str | None = None
@@ -23,7 +30,7 @@ class Settings:
     limit: int | None = None
     seed: int = 0
     like_llama: int | None = None
-    on_hazard: OnHazard = "fail"
+    on_hazard: OnHazard = "rescore"
     memory_budget: int | None = None
     health_check: bool = True
     force: bool = False
@@ -31,6 +38,11 @@ class Settings:
     timeout: float | None = None
     stall: float = 300.0
     layout_check: int = 0
+    cross_check: int = 0
+    scorer: Scorer = "perplexity"
+    scoring: ScoringSettings = field(default_factory=ScoringSettings)
+    rule: str = "llama_cpp"
+    resume: bool = False
     user_flags: tuple[str, ...] = ()
 
 

@@ -180,27 +180,44 @@ def test_a_run_in_parts_equals_a_run_in_one(cli: Cli, tmp_path: Path, known_mode
     assert not [path for path in (tmp_path / "out/runs").glob(".parts-*") if path.is_dir()]
 
 
-def test_hazards_are_refused_or_left_out(cli: Cli, tmp_path: Path, known_model: Path) -> None:
+HAZARD = mcbin.Task("Is it so?", ("Yes", "Yes and no", "Yes, maybe"), 0)
+
+
+def test_hazards_are_refused_left_out_or_taken_over(cli: Cli, tmp_path: Path, known_model: Path) -> None:
     good = text_tasks(10, seed=5)
-    hazard = mcbin.Task("Is it so?", ("Yes", "Yes and no", "Yes, maybe"), 0)
-    tasks = [*good[:4], hazard, *good[4:]]
-    refused = score(cli, tmp_path, known_model, tasks)
+    tasks = [*good[:4], HAZARD, *good[4:]]
+    refused = score(cli, tmp_path, known_model, tasks, "--on-hazard", "fail")
     assert refused.code == 2 and refused.error["slug"] == "option-prefix" and "4" in refused.error["message"]
     assert not list((tmp_path / "out").glob("runs/*/record.json"))
-    called = score(cli, tmp_path, known_model, tasks, "--on-hazard", "exclude")
-    assert called.code == 0 and called.record["excluded"] == ["4"] and "items-excluded" in called.slugs
-    assert called.record["correct"] == expected_correct(MODEL, good)
+    without = score(cli, tmp_path, known_model, tasks, "--on-hazard", "exclude")
+    assert without.code == 0 and without.record["excluded"] == ["4"] and "items-excluded" in without.slugs
+    assert without.record["correct"] == expected_correct(MODEL, good)
+    whole = score(cli, tmp_path, known_model, tasks)
+    assert whole.code == 0 and whole.record["rescored"] == ["4"] and "items-rescored" in whole.slugs
+    scores = MODEL.option_scores(HAZARD.question, HAZARD.options, capped=True)
+    mark = "1" if scores.index(max(scores)) == HAZARD.gold else "0"
+    others = expected_correct(MODEL, good)
+    assert whole.record["correct"] == others[:4] + mark + others[4:]
+    assert whole.record["counts"]["scored"] == 11 and whole.record["result"]["tasks"] == 11
+    assert whole.record["comparability"]["key"] != without.record["comparability"]["key"]
 
 
-def test_no_common_prefix_is_seen_without_bos(cli: Cli, tmp_path: Path) -> None:
-    model = KnownAnswerModel(add_bos=False)
+def test_cross_check_agrees_with_the_engine(cli: Cli, tmp_path: Path, known_model: Path) -> None:
+    called = score(cli, tmp_path, known_model, [*text_tasks(40, seed=5), HAZARD], "--cross-check", "30")
+    assert called.code == 0, called.out
+    check = called.record["cross_check"]
+    assert check["tasks"] == check["agreed"] == 30 and check["disagreements"] == []
+
+
+def test_tasks_that_share_no_token_are_refused_by_id(cli: Cli, tmp_path: Path) -> None:
+    """Without BOS, " " + " A" is a space piece and a letter piece; "Q" + " A" shares nothing with "" only."""
+    model = KnownAnswerModel(add_bos=False, padding=20_000)
     path = model.write(tmp_path / "no-bos.gguf")
-    tasks = [*letter_tasks(8), mcbin.Task(" ", ("A", "b"), 0), *letter_tasks(4)]
-    called = score(cli, tmp_path, path, tasks)
-    # " " + " A" is one space piece and the letter piece, " " + " b" two space pieces: one token is shared.
-    assert called.code in (0, 2)
-    if called.code == 2:
-        assert called.error["slug"] in ("no-common-prefix", "option-prefix")
+    good = letter_tasks(8)
+    nothing = mcbin.Task("\u00e9", ("A", "b"), 0)
+    assert model.tokenize("\u00e9 A")[0] == model.tokenize("\u00e9 b")[0]  # a question always gives shared tokens
+    called = score(cli, tmp_path, path, [*good, nothing])
+    assert called.code == 0 and called.record["correct"] == expected_correct(model, [*good, nothing])
 
 
 def test_layout_check_on_exact_weights_finds_no_noise(cli: Cli, tmp_path: Path, known_model: Path) -> None:
@@ -212,12 +229,12 @@ def test_layout_check_on_exact_weights_finds_no_noise(cli: Cli, tmp_path: Path, 
 def started(tmp_path: Path, model: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a long run of the real engine as a process of its own, and wait until it scores."""
     bench = tmp_path / "long.bin"
-    mcbin.write(bench, [mcbin.Task(f"{'word ' * 900}{n}?", ("A", "B", "C", "D"), 0) for n in range(4000)])
+    mcbin.write(bench, [mcbin.Task(f"{'word ' * 300}{n}?", ("A", "B", "C", "D"), 0) for n in range(2500)])
     words = [sys.executable, "-m", "llmc", "run", "-m", str(model), "-b", str(bench), "--no-health-check"]
     child = subprocess.Popen(
         [*words, "--out", str(tmp_path / "out")], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while time.monotonic() < deadline:
         if any(log.stat().st_size > 200 for log in (tmp_path / "out").glob("runs/*/stdout.log")):
             return child
