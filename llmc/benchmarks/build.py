@@ -6,43 +6,55 @@ goes first and the new one comes last, so what has a sidecar is always complete 
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llmc import __version__, console, mcbin
-from llmc.benchmarks import manifest, names
+from llmc.benchmarks import fewshot, manifest, names, questions
+from llmc.benchmarks import spec as specs
 from llmc.benchmarks.checks import Counts, Oddities, Refusals
-from llmc.benchmarks.item import SUFFIX, Item, ItemWriter, items_from_bin, items_path, read_ids, read_items, to_task
-from llmc.benchmarks.manifest import FileRecord, ManifestEntry, SourceFile, SourceRecord, Warned
+from llmc.benchmarks.item import ItemWriter, items_path, read_ids, to_task
+from llmc.benchmarks.manifest import ManifestEntry, SourceFile, SourceRecord, Warned
+from llmc.benchmarks.publish import explained, figures, publish, recipe_of, records, staged
 from llmc.benchmarks.render import VERSION, Renderer
-from llmc.benchmarks.rows import RowReader
+from llmc.benchmarks.rows import RowProblem, RowReader
 from llmc.benchmarks.select import seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
-from llmc.errors import FetchError, InputFileError, UsageError, os_error
-from llmc.files import locked, sha256_file
+from llmc.benchmarks.subset import write_subset
+from llmc.errors import FetchError, InputFileError, UsageError
+from llmc.files import locked
 
-_ROOM = "choose another folder with --out, or make room"
+__all__ = ["build", "ensure_built", "write_subset"]
 
 
 def ensure_built(name: str, out: Path, *, source: Path | None = None, force: bool = False) -> ManifestEntry:
     """Return the entry of a benchmark in ``out``, built first where it is missing, damaged or outdated.
 
-    ``name`` is a benchmark, benchmark-split, with ``@protocol`` or ``.sample<N>s<seed>`` (see names.py).
-    ``source`` names a file or folder of rows to build from instead of the Hub. Raises UsageError,
-    FetchError and InputFileError; on any of them, as on Ctrl-C, ``out`` is left as it was.
+    ``name`` is a benchmark, benchmark-split, with ``@protocol``, ``-<K>shot`` or ``.sample<N>s<seed>`` (see
+    names.py), or what the user built from rows of their own. ``source`` names a file or folder of rows to build
+    from instead of the Hub. Raises UsageError, FetchError and InputFileError; on any of them, as on Ctrl-C,
+    ``out`` is left as it was.
     """
-    return build(names.parse(name), out, source=source, force=force)
+    try:
+        target = names.parse(name)
+    except UsageError:
+        if (own := _built_by_hand(name, out)) is None:
+            raise
+        return own
+    return build(target, out, source=source, force=force)
+
+
+def _built_by_hand(name: str, out: Path) -> ManifestEntry | None:
+    """Return the entry of a name that is not of the catalogue but is there, whole."""
+    entry = manifest.read_sidecar(manifest.sidecar_path(out, name)) if "/" not in name else None
+    if entry is not None and (difference := manifest.mismatch(entry, out)):
+        raise InputFileError(difference, f"build {name} again")
+    return entry
 
 
 def build(target: names.Target, out: Path, *, source: Path | None = None, force: bool = False) -> ManifestEntry:
     """Do what ``ensure_built`` says for a parsed name. A sample of all tasks or more is the whole split."""
-    with _explained(out):
+    with explained(out):
         entry = _build_split(target, out, source, force)
     if target.sample is None or target.sample[0] >= entry.tasks:
         return entry
@@ -56,84 +68,134 @@ def build(target: names.Target, out: Path, *, source: Path | None = None, force:
 def _build_split(target: names.Target, out: Path, source: Path | None, force: bool) -> ManifestEntry:
     name = target.full_name
     recipe = _recipe(target)
+    local = source is not None or target.spec.source.hf is None
     with locked(manifest.lock_path(out, name)):
         known = manifest.read_sidecar(manifest.sidecar_path(out, name))
         usable = known is not None and not force and known.recipe == recipe and not manifest.mismatch(known, out)
-        if known is not None and usable and source is None:
+        if known is not None and usable and not local:
             return known
-        rows = open_rows(target.spec, target.split, source)
-        if known is not None and usable and _same_files(known.source.files, rows.record.files):
+        made = _Made(target, open_rows(target.spec, target.split, source, target.config), fewshot.load(target, source))
+        if known is not None and usable and _same_files((*known.source.files, *known.shots_files), made.files):
             return known
-        with _staged(out, name) as folder:
-            counts, warnings = _write_split(target, rows, folder / f"{name}.bin")
-            entry = _entry(target, rows.record, folder, counts, warnings, recipe)
-            _publish(entry, folder, out)
+        with staged(out, name) as folder:
+            counts, asked, warnings = _write_split(made, folder / f"{name}.bin")
+            warnings += questions.shared(asked, out, target)
+            entry = _entry(made, folder, counts, warnings, recipe)
+            publish(entry, folder, out)
+        questions.keep(asked, entry.files["bin"].sha256)
     manifest.regenerate(out)
     return entry
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a build works on: the target, its rows and its worked examples."""
+
+    target: names.Target
+    rows: Rows
+    shots: fewshot.Loaded | None
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        return (*self.rows.record.files, *(self.shots.files if self.shots else ()))
 
 
 def _same_files(one: tuple[SourceFile, ...], other: tuple[SourceFile, ...]) -> bool:
     return [file.sha256 for file in one] == [file.sha256 for file in other]
 
 
+# What of a spec does not change the files made from given rows.
+_BESIDE_THE_POINT = {
+    "title", "description", "splits", "unlabelled", "default_split", "default_protocol", "protocols", "licence",
+    "citation", "homepage", "expect", "expect_configs", "example",
+}  # fmt: skip
+
+
 def _recipe(target: names.Target) -> str:
     """Return the hash of all that decides a file's bytes, given its rows."""
-    spec = target.spec.model_dump(mode="json")
-    relevant = {key: spec[key] for key in ("source", "fields", "choices", "answer", "id_field", "group_field")}
-    relevant["source"].pop("mirrors")
-    protocol = target.spec.protocols[target.protocol].model_dump(mode="json", exclude={"note"})
-    return _digest([VERSION, target.split, target.protocol, relevant, protocol])
+    spec = target.spec.model_dump(mode="json", exclude=_BESIDE_THE_POINT)
+    spec["source"].pop("mirrors")
+    protocol = target.spec.protocols[target.protocol]
+    examples = None
+    if target.shots and protocol.shots is not None and protocol.shots.documents is not None:
+        examples = fewshot.documents(protocol.shots.documents).sha256
+    chosen = protocol.model_dump(mode="json", exclude={"note"})
+    return recipe_of([VERSION, target.split, target.config, target.protocol, target.shots, examples, spec, chosen])
 
 
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def _write_split(target: names.Target, rows: Rows, path: Path) -> tuple[Counts, tuple[Warned, ...]]:
+def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int], tuple[Warned, ...]]:
     """Write the .bin and the items of a split; raises InputFileError when a row cannot be scored."""
-    spec, split = target.spec, target.split
-    reader, renderer = RowReader(spec, split), Renderer(spec, target.protocol)
-    counts, odd, refused = Counts(), Oddities(spec.protocols[target.protocol].form), Refusals()
-    expect = spec.expect.get(split)
+    target = made.target
+    spec, protocol = target.spec, target.protocol
+    reader = RowReader(spec, target.split, protocol)
+    renderer = Renderer(spec, protocol, made.shots.examples.before if made.shots else None)
+    counts, odd = Counts(), Oddities(spec.protocols[protocol].form, renderer.shown)
+    refused, left_out = Refusals(), Refusals()
+    reasons = _reasons(target)
     seen = 0
     with (
-        console.progress(f"Building {target.full_name}", expect.tasks if expect else None) as advance,
+        console.progress(f"Building {target.full_name}", target.expect.tasks if target.expect else None) as advance,
         mcbin.Writer(path) as binary,
         ItemWriter(items_path(path)) as items,
     ):
-        for file, batch in rows.batches(reader.columns):
+        for file, batch in made.rows.batches(reader.columns):
             for offset, values in enumerate(zip(*batch.columns, strict=True)):
                 try:
                     row = reader.row(values, seen)
                     item = renderer.item(row, len(binary))
                     binary.add(to_task(item))
                 except ValueError as problem:
-                    refused.add(f"{file.name} {batch.place(offset)}", reader.row_id(values, seen), str(problem))
+                    kind = problem.kind if isinstance(problem, RowProblem) else ""
+                    place = f"{file.name} {batch.place(offset)}"
+                    heap = left_out if kind in reasons else refused
+                    heap.add(place, reader.row_id(values, seen), str(problem), kind)
                 else:
                     items.add(item)
                     counts.add(item)
-                    odd.add(row)
+                    odd.add(row, item.option_order)
                 seen += 1
             advance(seen, "")
-        _require_whole(target, rows, seen, refused)
-    return counts, odd.warnings(lambda: read_ids(items_path(path))) + _compare(target, rows.record, counts)
+        _require_whole(made, seen, refused, counts)
+    warnings = (*odd.warnings(lambda: read_ids(items_path(path))), *_left_out(reasons, left_out))
+    return counts, odd.asked, warnings + _compare(target, made.rows.record, counts, left_out.count)
 
 
-def _require_whole(target: names.Target, rows: Rows, seen: int, refused: Refusals) -> None:
-    where = f"{target.spec.name} {target.split}"
+def _require_whole(made: _Made, seen: int, refused: Refusals, counts: Counts) -> None:
+    hub = made.target.spec.source.hf is not None
+    where = f"{made.target.spec.name} {made.target.split}"
     if seen == 0:
-        files = ", ".join(str(path) for path in rows.paths)
-        raise InputFileError(f"{where}: there are no rows in {files}", "check the source and the split")
+        files = ", ".join(str(path) for path in made.rows.paths)
+        of = f" of {made.target.config}" if made.target.config else ""
+        raise InputFileError(f"{where}: there are no rows{of} in {files}", "check the source and the split")
     if refused.count:
         raise InputFileError(
             f"{where}: {refused.sentence(seen)}",
-            "correct or remove these rows, and name the result with --source",
+            "correct or remove these rows" + (", and name the result with --source" if hub else ""),
         )
+    if not counts.golds:
+        raise InputFileError(f"{where}: all {seen} rows are left out", "check leave_out in the benchmark's YAML file")
 
 
-def _compare(target: names.Target, record: SourceRecord, counts: Counts) -> tuple[Warned, ...]:
+def _reasons(target: names.Target) -> dict[str, str]:
+    """Return the kinds of rows that are left out, and why."""
+    spec = target.spec
+    reasons: dict[str, str] = {str(kind): reason for kind, reason in spec.leave_out.items()}
+    if spec.equal_options is not None:
+        reasons["equal-options"] = spec.equal_options
+    return reasons
+
+
+def _left_out(reasons: dict[str, str], left_out: Refusals) -> tuple[Warned, ...]:
+    found = []
+    for kind, count in left_out.kinds.items():
+        detail = f"{count} rows are left out: {reasons[kind]}"
+        found.append(Warned(kind=f"left-out-{kind}", count=count, ids=left_out.of_kind(kind), detail=detail))
+    return tuple(found)
+
+
+def _compare(target: names.Target, record: SourceRecord, counts: Counts, left_out: int) -> tuple[Warned, ...]:
     """Hold the counts against the published ones: an error for published rows, a warning for one's own."""
-    difference = counts.unexpected(target.spec.expect.get(target.split))
+    difference = counts.unexpected(target.expect, left_out)
     if not difference:
         return ()
     if record.via == "path":
@@ -145,167 +207,29 @@ def _compare(target: names.Target, record: SourceRecord, counts: Counts) -> tupl
     )
 
 
-def _entry(
-    target: names.Target,
-    record: SourceRecord,
-    folder: Path,
-    counts: Counts,
-    warnings: tuple[Warned, ...],
-    recipe: str,
-) -> ManifestEntry:
+def _entry(made: _Made, folder: Path, counts: Counts, warnings: tuple[Warned, ...], recipe: str) -> ManifestEntry:
+    target = made.target
     spec, form = target.spec, target.spec.protocols[target.protocol].form
     return ManifestEntry(
         name=target.full_name,
         benchmark=spec.name,
+        config=target.config,
         split=target.split,
         protocol=target.protocol,
         form=form,
         prompt_mode=form,
-        shots=0,
-        files=_records(folder, target.full_name),
-        **_figures(counts),
-        source=record,
+        shots=target.shots,
+        shots_source=made.shots.source if made.shots else None,
+        shots_files=made.shots.files if made.shots else (),
+        option_seed=spec.choices.shuffle,
+        files=records(folder, target.full_name),
+        **figures(counts),
+        source=made.rows.record,
         licence=spec.licence,
         citation=spec.citation,
         homepage=spec.homepage,
         warnings=warnings,
         recipe=recipe,
+        spec=None if spec.name in specs.catalogue() else spec.model_dump(mode="json"),
         llmc=__version__,
     )
-
-
-def _figures(counts: Counts) -> dict[str, Any]:
-    return {
-        "tasks": counts.tasks,
-        "options": dict(sorted(counts.widths.items())),
-        "chance": counts.chance,
-        "majority": counts.majority,
-    }
-
-
-def _records(folder: Path, name: str) -> Any:
-    found = {}
-    for kind, suffix in (("bin", ".bin"), ("items", SUFFIX)):
-        path = folder / f"{name}{suffix}"
-        found[kind] = FileRecord(name=path.name, sha256=sha256_file(path), bytes=path.stat().st_size)
-    return found
-
-
-@contextlib.contextmanager
-def _explained(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise os_error(error, f"write to {out}" if error.filename is None else "use", _ROOM) from error
-
-
-@contextlib.contextmanager
-def _staged(out: Path, name: str) -> Iterator[Path]:
-    """Give a fresh hidden folder in ``out``, removed at the end; the caller holds the lock of ``name``."""
-    folder = out / f".{name}.building"
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _publish(entry: ManifestEntry, folder: Path, out: Path) -> None:
-    # All writing is done before anything is moved: a full disk leaves the older files as they are.
-    manifest.write_sidecar(folder, entry)
-    sidecar = manifest.sidecar_path(out, entry.name)
-    sidecar.unlink(missing_ok=True)
-    for record in entry.files.values():
-        (folder / record.name).replace(out / record.name)
-    (folder / sidecar.name).replace(sidecar)
-
-
-def write_subset(
-    entry_or_bin: Path, indices: list[int], name: str, out: Path, selection: dict[str, Any]
-) -> ManifestEntry:
-    """Write some tasks of a built file, or of any ``.bin``, as a benchmark of their own, in the given order.
-
-    ``entry_or_bin`` is a ``.bin`` or the sidecar beside it. Ids and source rows are kept; ``selection`` says
-    how the indices were chosen and is recorded. An equal subset that is there already is returned as it is.
-    Raises UsageError for indices outside the file or given twice, and what reading the file raises.
-    """
-    with _explained(out):
-        return _write_subset(entry_or_bin, indices, name, out, selection)
-
-
-def _write_subset(
-    entry_or_bin: Path, indices: list[int], name: str, out: Path, selection: dict[str, Any]
-) -> ManifestEntry:
-    path = entry_or_bin.with_suffix(".bin") if entry_or_bin.suffix == ".json" else entry_or_bin
-    parent = manifest.entry_for_bin(path)
-    digest = parent.files["bin"].sha256 if parent else sha256_file(path)
-    recipe = _digest([VERSION, digest, indices, selection])
-    with locked(manifest.lock_path(out, name)):
-        known = manifest.read_sidecar(manifest.sidecar_path(out, name))
-        if known is not None and known.recipe == recipe and not manifest.mismatch(known, out):
-            return known
-        with _staged(out, name) as folder:
-            items = _pick(path, parent, indices)
-            counts = _write_items(folder / f"{name}.bin", items)
-            own = {"name": name, "files": _records(folder, name), **_figures(counts)}
-            own |= {"selection": selection, "recipe": recipe, "llmc": __version__}
-            entry = ManifestEntry.model_validate(_inherited(path, parent, digest, items) | own)
-            _publish(entry, folder, out)
-    manifest.regenerate(out)
-    return entry
-
-
-def _pick(path: Path, parent: ManifestEntry | None, indices: list[int]) -> list[Item]:
-    """Return the items at ``indices`` in that order, numbered anew."""
-    wanted = set(indices)
-    if not indices or len(wanted) != len(indices) or min(wanted) < 0:
-        raise UsageError(f"{path}: a subset takes one or more different indices", "correct the selection")
-    found: dict[int, Item] = {}
-    for item in _items_of(path, parent, min(wanted)):
-        if item.index in wanted:
-            found[item.index] = item
-            if len(found) == len(wanted):
-                break
-    if missing := wanted - set(found):
-        raise UsageError(f"{path} has no task {min(missing)}", "choose indices inside the file")
-    return [replace(found[index], index=new) for new, index in enumerate(indices)]
-
-
-def _items_of(path: Path, parent: ManifestEntry | None, first: int) -> Iterator[Item]:
-    items = items_path(path)
-    if parent is not None:
-        if difference := manifest.mismatch(parent, path.parent):
-            raise InputFileError(difference, f"run `llmc build {parent.name} --force --out {path.parent}`")
-        yield from read_items(items, first)
-    elif not items.is_file():
-        yield from items_from_bin(path)
-    else:
-        # Nothing vouches for these two, so each item must be the task that stands at its place.
-        for item, task in zip(read_items(items), mcbin.Reader(path), strict=False):
-            if to_task(item) != task:
-                raise InputFileError(f"{items}: item {item.index} is not the task in {path.name}", "remove it")
-            yield item
-
-
-def _write_items(path: Path, items: Iterable[Item]) -> Counts:
-    counts = Counts()
-    with mcbin.Writer(path) as binary, ItemWriter(items_path(path)) as writer:
-        for item in items:
-            binary.add(to_task(item))
-            writer.add(item)
-            counts.add(item)
-    return counts
-
-
-def _inherited(path: Path, parent: ManifestEntry | None, digest: str, items: list[Item]) -> dict[str, Any]:
-    """Return what a subset takes over from the file it is of; warnings only as far as they name its items."""
-    if parent is None:
-        file = SourceFile(name=path.name, sha256=digest)
-        return {"source": SourceRecord(via="bin", path=str(path), files=(file,))}
-    ids = {item.id for item in items}
-    warnings = []
-    for warned in parent.warnings:
-        if named := tuple(item_id for item_id in warned.ids if item_id in ids):
-            warnings.append(Warned(kind=warned.kind, count=len(named), ids=named, detail=warned.detail))
-    return {**dict(parent), "warnings": warnings}

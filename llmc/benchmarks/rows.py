@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from llmc.benchmarks.adapters import ADAPTERS, RowProblem
+from llmc.benchmarks.rowfiles import values_of
 from llmc.benchmarks.spec import LETTERS, Benchmark
 from llmc.mcbin import MAX_OPTIONS
+
+__all__ = ["Row", "RowProblem", "RowReader"]
 
 _TYPES = {
     str: "text",
@@ -18,13 +23,9 @@ _TYPES = {
 }
 
 
-class RowProblem(ValueError):
-    """Why a row cannot be scored; the message completes "row N ..."."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes several times as long to make
 class Row:
-    """``texts`` follows the order of the spec's ``fields``; ``gold`` indexes ``choices``."""
+    """Not to be changed. ``texts`` follows the order of the spec's ``fields``; ``gold`` indexes ``choices``."""
 
     source_row: int
     id: str
@@ -35,47 +36,81 @@ class Row:
 
 
 class RowReader:
-    """Turn the values of ``columns`` into rows, as the spec says."""
+    """Turn the values of ``columns`` into rows, as the spec says for one of its protocols (default: its own)."""
 
-    def __init__(self, spec: Benchmark, split: str) -> None:
+    def __init__(self, spec: Benchmark, split: str, protocol: str | None = None) -> None:
         self._spec, self._split = spec, split
-        choices = spec.choices
+        choices, configs = spec.choices, spec.source.configs
+        chosen = spec.protocols[protocol or spec.default_protocol]
+        self._may_be_equal = spec.equal_options is not None and chosen.form == "letter"
+        name = chosen.adapter or spec.adapter
+        self._adapter = ADAPTERS[name] if name else None
         self._text_columns = list(spec.fields.values())
         self._question = list(spec.fields).index("question")
         self._choice_columns = [choices.column] if choices.column else list(choices.columns or ())
-        extra = [spec.answer.column, choices.labels, spec.id_field, spec.group_field]
+        groups = configs.columns if configs else (spec.group_field,)
+        extra = [spec.answer.column, choices.labels, spec.id_field, *groups]
         wanted = [*self._text_columns, *self._choice_columns, *(name for name in extra if name)]
-        self.columns = list(dict.fromkeys(wanted))
-        place = {name: at for at, name in enumerate(self.columns)}
+        needs, gives = (self._adapter.needs, self._adapter.gives) if self._adapter else ((), ())
+        self.columns = list(dict.fromkeys([*needs, *(name for name in wanted if name not in gives)]))
+        place = {name: at for at, name in enumerate([*self.columns, *gives])}
+        self._needs = [place[name] for name in needs]
         self._texts = [(name, place[name]) for name in self._text_columns]
         self._options = [(name, place[name]) for name in self._choice_columns]
         self._answer = place[spec.answer.column]
         self._labels = place[choices.labels] if choices.labels else None
         self._id = place[spec.id_field] if spec.id_field else None
-        self._group = place[spec.group_field] if spec.group_field else None
+        self._groups = [place[name] for name in groups if name]
+        self._filled = {
+            at: spec.fill[field] for field, (_, at) in zip(spec.fields, self._texts, strict=True) if field in spec.fill
+        }
 
     def row(self, values: tuple[Any, ...], source_row: int) -> Row:
         """Return one row; ``values`` stand in the order of ``columns``. Raises RowProblem."""
+        if self._adapter is not None:
+            values = (*values, *self._adapter.apply(*[values[at] for at in self._needs]))
+        return self._row(values, source_row)
+
+    def document(self, document: dict[str, Any], source_row: int) -> Row:
+        """Return the row that a document says, in the source's columns or already in those an adapter gives.
+
+        Raises RowProblem.
+        """
+        if self._adapter is None or any(name not in document for name in self._adapter.gives):
+            return self.row(values_of(document, self.columns), source_row)
+        return self._row(values_of(document, [*self.columns, *self._adapter.gives]), source_row)
+
+    def _row(self, values: tuple[Any, ...], source_row: int) -> Row:
         texts = []
         for name, at in self._texts:
             value = values[at]
             if type(value) is not str:
-                raise _wrong_type(name, value)
+                value = self._fill(name, at, values, source_row)
             texts.append(value)
         if not texts[self._question].strip():
-            raise RowProblem(f"has an empty {self._text_columns[self._question]}")
+            raise RowProblem(f"has an empty {self._text_columns[self._question]}", "empty-question")
         choices = self._read_choices(values)
         gold = self._read_gold(values, choices)
-        return Row(source_row, self.row_id(values, source_row), self._read_group(values), tuple(texts), choices, gold)
+        return Row(source_row, self.row_id(values, source_row), self.group(values), tuple(texts), choices, gold)
+
+    def _fill(self, name: str, at: int, values: tuple[Any, ...], source_row: int) -> str:
+        if values[at] is None and at in self._filled:
+            text = self._filled[at].get(self.row_id(values, source_row))
+            if text is not None:
+                return text
+        raise _wrong_type(name, values[at])
 
     def row_id(self, values: tuple[Any, ...], source_row: int) -> str:
         """Return the source's own id of a row, else ``<split>-<row>``."""
         value = values[self._id] if self._id is not None else None
         return f"{self._split}-{source_row}" if value in (None, "") else str(value)
 
-    def _read_group(self, values: tuple[Any, ...]) -> str | None:
-        value = values[self._group] if self._group is not None else None
-        return None if value is None else str(value)
+    def group(self, values: tuple[Any, ...]) -> str | None:
+        """Return the config of a row where the source has several, else what its group column says."""
+        found = [str(values[at]) for at in self._groups if values[at] is not None]
+        if not found:
+            return None
+        return config_of(found) if self._spec.source.configs else found[0]
 
     def _read_choices(self, values: tuple[Any, ...]) -> tuple[str, ...]:
         spec = self._spec.choices
@@ -83,43 +118,62 @@ class RowReader:
             return spec.fixed
         if spec.column is not None:
             found = values[self._options[0][1]]
+            if spec.json_text:
+                found = _parsed(spec.column, found)
             if type(found) is not list:
                 raise _wrong_type(spec.column, found, "a list")
             choices = tuple(found)
         else:
-            choices = tuple(values[at] for _, at in self._options)
+            choices = tuple([values[at] for _, at in self._options])
         if set(map(type, choices)) != {str} or not all(map(str.strip, choices)):
             self._explain_choices(choices)
         if not 2 <= len(choices) <= MAX_OPTIONS:
-            raise RowProblem(f"has {len(choices)} options; llama.cpp scores 2 to {MAX_OPTIONS}")
-        if choices.count(choices[0]) == len(choices):
-            raise RowProblem(f"has options that are all {choices[0]!r}")
+            raise RowProblem(f"has {len(choices)} options; llama.cpp scores 2 to {MAX_OPTIONS}", "options")
+        if choices.count(choices[0]) == len(choices) and not self._may_be_equal:
+            raise RowProblem(f"has options that are all {choices[0]!r}", "equal-options")
         return choices
 
     def _explain_choices(self, choices: tuple[Any, ...]) -> None:
         for i, choice in enumerate(choices):
+            column = self._spec.choices.column or self._options[i][0]
             if type(choice) is not str:
-                raise _wrong_type(self._spec.choices.column or self._options[i][0], choice)
+                problem = _wrong_type(column, choice)
+                raise RowProblem(str(problem), "options")
             if not choice.strip():
-                raise RowProblem(f"has an empty option {i}")
+                raise RowProblem(f"has an empty option {i} in {column}", "options")
 
     def _read_gold(self, values: tuple[Any, ...], choices: tuple[str, ...]) -> int:
         column, encoding = self._spec.answer.column, self._spec.answer.encoding
         answer = values[self._answer]
         if answer is None or answer == "":
-            raise RowProblem(f"has no answer in {column}")
+            raise RowProblem(f"has no answer in {column}", "unlabelled")
         if encoding == "label":
             assert self._labels is not None
             labels = values[self._labels]
             if type(labels) is not list or len(labels) != len(choices):
-                raise RowProblem(f"has {len(choices)} options and other labels: {labels!r}")
+                raise RowProblem(f"has {len(choices)} options and other labels: {labels!r}", "wrong-answer")
             return _only(labels, answer, column)
         if encoding == "text":
             return _only(list(choices), answer, column)
-        gold = _position(encoding, answer, column)
+        gold = _one_hot(answer, column) if encoding == "one-hot" else _position(encoding, answer, column)
         if not 0 <= gold < len(choices):
-            raise RowProblem(f"has the answer {answer!r} in {column}, outside its {len(choices)} options")
+            kind = "unlabelled" if gold == -1 and encoding == "index" else "wrong-answer"
+            raise RowProblem(f"has the answer {answer!r} in {column}, outside its {len(choices)} options", kind)
         return gold
+
+
+def config_of(values: list[str]) -> str:
+    """Return the config that the values of its columns stand for."""
+    return "_".join(values).lower()
+
+
+def _parsed(column: str, value: Any) -> Any:
+    if type(value) is not str:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise RowProblem(f"has {value!r:.60} in {column}; a JSON list is expected", "options") from error
 
 
 def _only(among: list[Any], answer: Any, column: str) -> int:
@@ -128,8 +182,18 @@ def _only(among: list[Any], answer: Any, column: str) -> int:
     count = among.count(answer)
     if count != 1:
         which = "none" if count == 0 else str(count)
-        raise RowProblem(f"has the answer {answer!r} in {column}, which is {which} of {', '.join(map(str, among))}")
+        raise RowProblem(
+            f"has the answer {answer!r} in {column}, which is {which} of {', '.join(map(str, among))}", "wrong-answer"
+        )
     return among.index(answer)
+
+
+def _one_hot(answer: Any, column: str) -> int:
+    if type(answer) is not list or any(type(entry) is not int or entry not in (0, 1) for entry in answer):
+        raise _wrong_type(column, answer, "a list of 0 and 1")
+    if answer.count(1) != 1:
+        raise RowProblem(f"has {answer.count(1)} right answers in {column}", "wrong-answer")
+    return answer.index(1)
 
 
 def _position(encoding: str, answer: Any, column: str) -> int:
@@ -140,11 +204,14 @@ def _position(encoding: str, answer: Any, column: str) -> int:
         if type(answer) is str and answer.lower() in words:
             return words[answer.lower()]
         raise _wrong_type(column, answer, "true or false")
-    if encoding == "letter":
-        if type(answer) is not str or len(answer) != 1 or answer not in LETTERS:
-            raise _wrong_type(column, answer, "a capital letter")
-        return LETTERS.index(answer)
-    if type(answer) is str and answer.strip().isdecimal():
+    if encoding in ("letter", "small-letter"):
+        letters = LETTERS if encoding == "letter" else LETTERS.lower()
+        if type(answer) is str and encoding == "small-letter":
+            answer = answer.strip()
+        if type(answer) is not str or len(answer) != 1 or answer not in letters:
+            raise _wrong_type(column, answer, "a capital letter" if encoding == "letter" else "a small letter")
+        return letters.index(answer)
+    if type(answer) is str and answer.strip().removeprefix("-").isdecimal():
         answer = int(answer)
     if type(answer) is not int:
         raise _wrong_type(column, answer, "a whole number")

@@ -14,7 +14,7 @@ import pytest
 import made_up_rows as made_up
 from hub_server import repo, serve
 from llmc import mcbin
-from llmc.benchmarks import build, manifest, names
+from llmc.benchmarks import build, manifest, names, subset
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import items_path, read_items, to_task
@@ -225,12 +225,12 @@ def test_a_full_disk_for_real(tmp_path: Path, small_specs: Path) -> None:
     path = tmp_path / "x.items.parquet"
     path.symlink_to("/dev/full")
     with pytest.raises(InputFileError, match="No space left"):
-        build._write_items(tmp_path / "x.bin", read_items_of(tmp_path))
+        subset._write_items(tmp_path / "x.bin", read_items_of(tmp_path))
 
 
 def read_items_of(tmp_path: Path) -> Any:
     mcbin.write(tmp_path / "s.bin", [mcbin.Task("q", ("a", "b"), 0)])
-    return build.items_from_bin(tmp_path / "s.bin")
+    return subset.items_from_bin(tmp_path / "s.bin")
 
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path, small_specs: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.item import to_task
-from llmc.benchmarks.render import Renderer, example
+from llmc.benchmarks.render import Renderer
 from llmc.benchmarks.rows import Row, RowProblem
 
 
@@ -82,12 +82,3 @@ def test_texts_go_through_unaltered(passage: str, question: str, choices: list[s
     letter = Renderer(spec_with("{question}\n{choices}\nAnswer:", "letter"), "llama-mc").item(source, 0)
     lines = "\n".join(f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[i]}. {text}" for i, text in enumerate(choices))
     assert letter.context == f"{question}\n{lines}\nAnswer:"
-
-
-@pytest.mark.parametrize("name", sorted(specs.catalogue()))
-def test_every_example_renders_under_every_protocol(name: str) -> None:
-    spec = specs.find(name)
-    for protocol in spec.protocols:
-        item = example(spec, protocol)
-        assert to_task(item).gold == spec.example.gold
-        assert spec.example.fields["question"] in item.context

@@ -13,7 +13,6 @@ def benchmark(encoding: str, choices: dict[str, Any] | None = None) -> specs.Ben
     base = specs.find("boolq").model_dump(mode="json")
     base["fields"] = {"question": "q"}
     base["protocols"] = {"llama-mc": {"form": "text", "prompt": "{question}"}}
-    base["example"]["fields"] = {"question": "x"}
     base["choices"] = choices or {"column": "c", "labels": "l"}
     base["answer"] = {"column": "a", "encoding": encoding}
     return specs.Benchmark.model_validate(base)

@@ -49,7 +49,8 @@ def test_unknown_benchmark_names_the_nearest() -> None:
         (("choices",), "fixed", "fixd", "fixed"),
         (("answer",), "encoding", "encodng", "encoding"),
         (("expect", "train"), "tasks", "task", "tasks"),
-        (("example",), "gold", "golds", "gold"),
+        (("choices",), "fixed", "shufle", "shuffle"),
+        (("protocols", "olmes", "shots"), "documents", "document", "documents"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_one_of_its_place(
@@ -70,7 +71,7 @@ def test_an_unknown_key_names_the_nearest_one_of_its_place(
     ("change", "words"),
     [
         ({"default_split": "test"}, "default_split names 'test'"),
-        ({"default_protocol": "olmes"}, "default_protocol names 'olmes'"),
+        ({"default_protocol": "helm"}, "default_protocol names 'helm'"),
         ({"expect": {"dev": {"tasks": 3}}}, "expect names 'dev'"),
         ({"splits": ["train", "validation", "dev"]}, "splits names 'dev'"),
         ({"name": "Bool Q"}, "name"),

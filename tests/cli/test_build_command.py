@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import made_up_rows as made_up
 from llmc import __main__, console
+from llmc.benchmarks import spec as specs
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -21,6 +23,16 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def human_again() -> Any:
     yield
     console.set_json(False)
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of the three benchmarks that there are made-up rows of."""
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    for name in made_up.ROWS:
+        shutil.copy(specs.catalogue()[name], folder)
+    monkeypatch.setattr(specs, "configs_dir", lambda *parts: folder)
 
 
 @pytest.fixture
@@ -50,6 +62,7 @@ def test_build_one(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str
     assert (tmp_path / "out" / "boolq-validation.bin").is_file()
 
 
+@pytest.mark.usefixtures("three")
 def test_build_all_with_a_sample_as_json(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = llmc("build", "--all", "--source", rows, "--limit", 3, "--seed", 5, "--out", tmp_path / "out", "--json")
     assert code == 0
@@ -69,6 +82,7 @@ def test_split_and_protocol(tmp_path: Path, rows: Path) -> None:
     assert (out / "arc-easy-test@llama-mc.bin").is_file()
 
 
+@pytest.mark.usefixtures("three")
 def test_one_failure_does_not_stop_the_others(tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (rows / "boolq" / "validation.jsonl").write_text("nonsense")
     assert llmc("build", "--all", "--source", rows, "--out", tmp_path / "out") == 2
@@ -85,8 +99,17 @@ def test_one_failure_does_not_stop_the_others(tmp_path: Path, rows: Path, capsys
         (["build", "boolq", "--all"], "exclude each other"),
         (["build", "bolq"], "did you mean boolq?"),
         (["build", "boolq", "--split", "dev"], "no split 'dev'"),
-        (["build", "boolq", "--protocol", "olmes"], "no protocol 'olmes'"),
-        (["build", "--all", "--protocol", "olmes"], "no benchmark has split"),
+        (["build", "boolq", "--protocol", "helm"], "no protocol 'helm'"),
+        (["build", "--all", "--protocol", "helm"], "no benchmark has split"),
+        (["build", "--all", "--revision", "main"], "--revision is of one data set"),
+        (["build", "boolq", "--shots", "3"], "llama-mc asks boolq without worked examples"),
+        (["build", "piqa@olmes", "--shots", "99"], "olmes has 7 worked examples of piqa, not 99"),
+        (["build", "piqa@olmes-5shot", "--shots", "3"], "--shots asks for '3'"),
+        (["build", "mmlu-anatomie-test"], "did you mean anatomy-test?"),
+        (["build", "boolq", "--name", "mine"], "describe a file of your own"),
+        (["build", "--from", "nowhere.csv"], "no such file: nowhere.csv"),
+        (["build", "boolq", "--from", "nowhere.csv"], "--from and NAME exclude each other"),
+        (["build", "nowhere.yaml"], "nowhere.yaml"),
         (["build", "boolq.sample3s1", "--limit", "4"], "names a sample already"),
         (["build", "boolq", "--limit", "0"], "--limit"),
         (["build", "boolq", "--seed", "-1"], "--seed"),
