@@ -89,7 +89,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Given:
-    """A run that was named: its record or, where there is no usable one, the ``problem``.
+    """A run that was named: its answers or, where there are none to use, the ``problem`` and its ``remedy``.
 
     ``against`` is the origin of the run that a sweep compares it with.
     """
@@ -101,6 +101,7 @@ class Given:
     folder: Path | None = None
     answers: Answers | None = None
     problem: str = ""
+    remedy: str = ""
     against: str | None = None
 
     @property
@@ -112,7 +113,7 @@ class Given:
         if self.answers is None:
             raise UntrustedError(
                 f"{self.label} ({self.origin}) is not trusted, and nothing is compared with it: {self.problem}",
-                "mend the cause (`llmc explain` tells of every finding) and run it again",
+                self.remedy or "mend the cause and run it again; `llmc explain` tells of every finding",
             )
         return self.answers
 
@@ -126,7 +127,9 @@ def given_record(record: RunRecord, folder: Path, label: str | None = None, orig
     origin = origin or str(folder)
     benchmark = record.benchmark.name if record.benchmark else "unknown benchmark"
     if record.status != "trusted":
-        return Given(label, origin, benchmark, record, folder, problem=why_untrusted(record))
+        remedies = [f.remedy for f in record.findings if f.severity == "error"]
+        remedy = remedies[0] if remedies else ""
+        return Given(label, origin, benchmark, record, folder, problem=why_untrusted(record), remedy=remedy)
     _check_consistent(record, folder)
     if record.comparability is None:
         raise UsageError(

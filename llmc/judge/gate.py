@@ -93,17 +93,12 @@ def judge(candidates: Sequence[Given], baselines: Sequence[Given], policy: Polic
         if reason is not None:
             cases.append(Case(given.label, given.benchmark, "run", "skipped", f"skipped on purpose: {reason}"))
         elif given.answers is None:
-            cases.append(Case(given.label, given.benchmark, "run", "untrusted", given.problem, _rerun(given)))
+            remedy = given.remedy or "see the run's logs, mend the cause and run it again"
+            cases.append(Case(given.label, given.benchmark, "run", "untrusted", given.problem, remedy))
         else:
             cases += _cases(given, baselines, policy, related=_related(candidates, baselines))
     cases = _adjusted(cases, policy)
     return Verdict((*cases, *_missing(candidates, baselines, policy)), policy)
-
-
-def _rerun(given: Given) -> str:
-    findings = given.record.findings if given.record else ()
-    remedies = [f.remedy for f in findings if f.severity == "error"]
-    return remedies[0] if remedies else "see the run's logs, mend the cause and run it again"
 
 
 def _related(candidates: Sequence[Given], baselines: Sequence[Given]) -> bool:

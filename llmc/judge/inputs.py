@@ -7,36 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
-
-from llmc.errors import InputFileError, UsageError, os_error
+from llmc.errors import InputFileError, LlmcError, UsageError, os_error
 from llmc.judge import baseline
 from llmc.judge.answers import Given, given_record
+from llmc.runs import sweep_map
 from llmc.runs.record import load_record
 from llmc.runs.store import Store
+from llmc.runs.sweep_map import CellState
 
 RECORD_FILE = "record.json"
-SWEEP_FILE = "cells.json"
-
-
-class _Cell(BaseModel):
-    """What a comparison needs to know of a sweep's cell; the map itself says more."""
-
-    model: str
-    benchmark: str
-    axes: dict[str, str] = Field(default_factory=dict)
-    baseline: str | None = None
-    status: str = "pending"
-    run: str | None = None
-    error: dict[str, str] | None = None
-
-
-class _Sweep(BaseModel):
-    schema_: Literal["llmc.sweep/1"] = Field(alias="schema")
-    name: str
-    cells: dict[str, _Cell]
 
 
 @dataclass(frozen=True)
@@ -57,11 +38,11 @@ def open_runs(name: str, out: Path) -> Opened:
     path = Path(name)
     if path.is_file() and path.name != RECORD_FILE and _schema(path).startswith("llmc.baseline/"):
         return Opened(baseline.open_baseline(path))
-    if path.name == SWEEP_FILE and path.is_file():
+    if path.name == sweep_map.FILE and path.is_file():
         return _open_sweep(path.parent)
     if path.is_file():
         return Opened((given_record(load_record(path), path.parent, origin=name),))
-    sweep = next((p for p in (path, out / "sweeps" / name) if (p / SWEEP_FILE).is_file()), None)
+    sweep = next((p for p in (path, out / "sweeps" / name) if (p / sweep_map.FILE).is_file()), None)
     if sweep is not None:
         return _open_sweep(sweep)
     folder = path if path.is_dir() else Store(out).find(name)
@@ -74,33 +55,28 @@ def open_runs(name: str, out: Path) -> Opened:
 
 
 def _open_sweep(folder: Path) -> Opened:
-    """Return a cell's run for every cell, with the reason where there is none."""
-    file = folder / SWEEP_FILE
-    try:
-        sweep = _Sweep.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise os_error(error, "read", "name the folder of a sweep") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InputFileError(
-            f"{file} is not a sweep's map: {where}: {first['msg']}", "run `llmc sweep` again"
-        ) from error
-    runs = tuple(_given_cell(name, cell, sweep.name, folder.parent.parent) for name, cell in sweep.cells.items())
+    """Return a run for every cell, with the reason where there is none that can be used."""
+    sweep = sweep_map.load_map(folder)
+    runs = tuple(_given_cell(name, cell, sweep.name, folder) for name, cell in sweep.cells.items())
     varied = any(cell.axes for cell in sweep.cells.values())
     # What an axis sets are flags, and flags may change the layout.
     return Opened(runs, sweep=True, axis=("arguments", "layout") if varied else ())
 
 
-def _given_cell(name: str, cell: _Cell, sweep: str, out: Path) -> Given:
+def _given_cell(name: str, cell: CellState, sweep: str, folder: Path) -> Given:
     label = " ".join([cell.model, *(f"{axis}={value}" for axis, value in cell.axes.items())])
     origin, against = f"{sweep}/{name}", None if cell.baseline is None else f"{sweep}/{cell.baseline}"
     if cell.run is None or cell.status == "pending":
-        said = (cell.error or {}).get("message") or (cell.error or {}).get("what")
-        problem = f"the cell is {cell.status}" + (f": {said}" if said else "")
-        return Given(label, origin, cell.benchmark, problem=problem, against=against)
-    folder = Store(out).root / cell.run
-    return replace(given_record(load_record(folder), folder, label, origin), against=against)
+        error = cell.error or {}
+        problem = f"the cell is {cell.status}" + (f": {error['message']}" if "message" in error else "")
+        remedy = error.get("remedy", "finish the sweep: `llmc sweep` with its configuration")
+        return Given(label, origin, cell.benchmark, problem=problem, remedy=remedy, against=against)
+    run = sweep_map.runs_folder(folder) / cell.run
+    try:
+        return replace(given_record(load_record(run), run, label, origin), against=against)
+    except LlmcError as error:
+        # One cell's record that is gone or damaged does not hide the others.
+        return Given(label, origin, cell.benchmark, problem=error.what, remedy=error.remedy, against=against)
 
 
 def _schema(path: Path) -> str:

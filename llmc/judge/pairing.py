@@ -11,7 +11,6 @@ from llmc.judge.answers import Answers
 _NAMES = {
     "benchmark_sha256": "benchmark file",
     "items_sha256": "item file",
-    "excluded": "excluded tasks",
     "bos": "BOS token",
     "engine_flavour": "engine flavour",
     "engine_version": "engine version",
@@ -20,11 +19,13 @@ _REMEDIES = {
     "benchmark_sha256": "score both on the very same file: `llmc run -m MODEL -b FILE.bin`",
     "items_sha256": "score both on the very same item file",
     "excluded": "score both with the same --on-hazard; tasks left out of one must be left out of the other",
+    "rescored": "score both with the same --on-hazard",
     "selection": "score the same questions in both: the same --limit, --seed or --like-llama",
     "scorer": "score both with the same scorer",
     "rule": "score both under the same rule",
 }
 _LAYOUT_FLAGS = ("-np", "-c", "-b", "-ub", "-fa")  # what the layout says already
+_TASK_LISTS = ("excluded", "rescored")
 _LISTED = 6
 
 
@@ -52,19 +53,19 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 def _said(part: str, a: Any, b: Any) -> str:
     name = _NAMES.get(part, part.replace("_", " "))
-    if part == "excluded":
-        return _said_excluded(a or (), b or ())
+    if part in _TASK_LISTS:
+        return _said_tasks(part, a or (), b or ())
     return f"{name} differs: {_shown(a)} (baseline) and {_shown(b)}"
 
 
-def _said_excluded(a: Iterable[int], b: Iterable[int]) -> str:
+def _said_tasks(part: str, a: Iterable[int], b: Iterable[int]) -> str:
     only_a, only_b = sorted(set(a) - set(b)), sorted(set(b) - set(a))
     halves = []
     for tasks, side in ((only_a, "the baseline"), (only_b, "the other")):
         if tasks:
             listed = ", ".join(map(str, tasks[:_LISTED])) + (", ..." if len(tasks) > _LISTED else "")
-            halves.append(f"{len(tasks)} left out of {side} only (task {listed})")
-    return "excluded tasks differ: " + " and ".join(halves)
+            halves.append(f"{len(tasks)} in {side} only (task {listed})")
+    return f"{part} tasks differ: " + " and ".join(halves)
 
 
 def _shown(value: Any) -> str:

@@ -42,8 +42,8 @@ class Pairs:
     @classmethod
     def of(cls, a: str, b: str) -> Pairs:
         """Count two strings of 0 and 1 of equal length; ValueError otherwise."""
-        if len(a) != len(b) or not a or set(a) | set(b) > {"0", "1"}:
-            raise ValueError("two answers strings of 0 and 1, of equal length, are needed")
+        if len(a) != len(b) or not a or not set(a) | set(b) <= {"0", "1"}:
+            raise ValueError("two strings of 0 and 1 of equal length are needed")
         if a == b:
             return cls(a.count("1"), 0, 0, a.count("0"))
         counts = dict.fromkeys(("11", "10", "01", "00"), 0)
