@@ -128,6 +128,25 @@ def open_all(names: Sequence[str], out: Path, chosen: str | None = None) -> Side
     return Sides(tuple(baselines), tuple(run for run in runs if run.origin not in taken), axis)
 
 
+def open_gated(names: Sequence[str], out: Path, baseline: str | None) -> Sides:
+    """Return the sides of a gate: every run that was named is a candidate, unless a sweep holds the baseline too.
+
+    ``baseline`` is a baseline file, a run, or a model of a sweep that was named; None takes the sweep's own, if any.
+    """
+    opened = [open_runs(name, out) for name in names]
+    runs = distinct([run for each in opened for run in each.runs])
+    axis = tuple(dict.fromkeys(name for each in opened for name in each.axis))
+    if baseline is None:
+        targets = {run.against for run in runs if run.against}
+        inside = [run for run in runs if run.origin in targets]
+    else:
+        runs = [replace(run, against=None) for run in runs]
+        inside = _chosen(baseline, runs) if any(each.sweep for each in opened) else []
+    if inside:
+        return Sides(tuple(inside), tuple(run for run in runs if run not in inside), axis)
+    return Sides(open_runs(baseline, out).runs if baseline is not None else (), tuple(runs), axis)
+
+
 def _chosen(name: str, runs: Sequence[Given]) -> list[Given]:
     return [run for run in runs if name in (run.label, run.origin) or (run.folder and run.folder.name == name)]
 
