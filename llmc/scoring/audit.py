@@ -60,11 +60,16 @@ class Auditor:
         try:
             message = json.loads(line)
             kind = message.pop("kind")
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self._wrong("scorer-garbled", f"not a message: {line[:80].decode(errors='replace')!r}")
             return
         begun = self.announcement is not None
-        if kind not in _READERS or self.finished or ((kind == "announce") == begun and kind != "error"):
+        if (
+            not isinstance(kind, str)
+            or kind not in _READERS
+            or self.finished
+            or ((kind == "announce") == begun and kind != "error")
+        ):
             self._wrong("scorer-garbled", f"an unexpected message of the kind {kind!r}")
             return
         try:
@@ -119,8 +124,12 @@ class Auditor:
         announced = int(self.announcement["items"])
         if self.wrong is None and self.final is not None and next(self._items, None) is not None:
             found.append(finding("announced-mismatch", f"{announced} items were announced, the file holds more"))
-        if self.first + self.answered < announced or self.final is None:
+        if self.first + self.answered < announced:
             found.append(finding("scored-fewer", f"{self.first + self.answered} of {announced} items scored"))
+        elif self.final is None and not found:
+            found.append(
+                finding("final-missing", "every item is answered, and the scorer's last line is missing", "error")
+            )
         if self.announcement.get("road") == "plain":
             found.append(finding("one-at-a-time", "no tokens were shared between options"))
         if cut := self.announcement.get("truncated"):
