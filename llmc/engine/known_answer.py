@@ -21,6 +21,7 @@ _CONTROL = ("<unk>", "<s>", "</s>")
 _BYTES_AT = len(_CONTROL)
 _SPACE_AT = _BYTES_AT + 256
 BOS = 1
+NORM_EPSILON = 1e-6
 WIDTH = 32  # embedding length: the smallest that every backend's kernels accept
 
 
@@ -111,7 +112,7 @@ class KnownAnswerModel:
         writer.add_feed_forward_length(WIDTH)
         writer.add_head_count(1)
         writer.add_head_count_kv(1)
-        writer.add_layer_norm_rms_eps(1e-6)
+        writer.add_layer_norm_rms_eps(NORM_EPSILON)
         writer.add_rope_dimension_count(WIDTH)
         writer.add_vocab_size(vocab)
         writer.add_file_type(0)
@@ -131,10 +132,10 @@ class KnownAnswerModel:
         def zeros(*shape: int) -> np.ndarray:
             return np.zeros(shape, np.float32)
 
-        # The norm turns the unit vector e0 into e0 * sqrt(WIDTH); the output row undoes it.
+        # The norm turns the unit vector e0 into e0 / sqrt(1 / WIDTH + epsilon); the output row undoes it.
         embedding, output = zeros(vocab, WIDTH), zeros(vocab, WIDTH)
         embedding[:, 0] = 1.0
-        output[:, 0] = np.array(self.logits, np.float32) / math.sqrt(WIDTH)
+        output[:, 0] = np.array(self.logits, np.float32) * math.sqrt(1 / WIDTH + NORM_EPSILON)
         ones = np.ones(WIDTH, np.float32)
         writer.add_tensor("token_embd.weight", embedding)
         writer.add_tensor("output_norm.weight", ones * np.nan if self.nan else ones)

@@ -235,12 +235,12 @@ def started(tmp_path: Path, model: Path, env: dict[str, str]) -> subprocess.Pope
         [*words, "--out", str(tmp_path / "out")], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     deadline = time.monotonic() + 150
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and child.poll() is None:
         if any(log.stat().st_size > 200 for log in (tmp_path / "out").glob("runs/*/stdout.log")):
             return child
-        assert child.poll() is None, child.communicate()
         time.sleep(0.05)
-    raise AssertionError("the engine never began to score")
+    child.kill()
+    raise AssertionError(f"the engine never began to score: {child.communicate()}")
 
 
 def engines_running(bench: Path) -> list[int]:
