@@ -115,10 +115,12 @@ def built(entry: ManifestEntry) -> Target | None:
 
 def at_revision(spec: specs.Benchmark, revision: str | None) -> specs.Benchmark:
     """Return the spec with another revision of its source; unchanged for None."""
-    if revision is None or revision == spec.source.revision:
+    if revision is None:
         return spec
     if spec.source.hf is None:
         raise UsageError(f"{spec.name} is made from files of your own, which have no revision", "drop --revision")
+    if revision == spec.source.revision:
+        return spec
     from llmc.hub import is_commit
 
     # What was counted for one revision says nothing of another, and so with rows that do not say theirs.

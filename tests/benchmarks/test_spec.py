@@ -83,6 +83,16 @@ def test_an_unknown_key_names_the_nearest_one_of_its_place(
         ({"expect": {"train": {"tasks": 0}}}, "expect.train.tasks"),
         ({"expect": {"train": {"tasks": "12"}}}, "expect.train.tasks"),
         ({"fields": {"passage": "passage"}}, "fields names 'question'"),
+        ({"fields": {"question": "q", "passage": "p", "choices": "c"}}, "choose another name"),
+        ({"adapter": "hellaswga"}, "adapter names 'hellaswga'"),
+        ({"fill": {"question": {"x": "y"}}}, "id_field is missing"),
+        ({"fill": {"qestion": {"x": "y"}}, "id_field": "id"}, "fill names 'qestion'"),
+        ({"leave_out": {"boring": "why not"}}, "leave_out.boring"),
+        ({"leave_out": {"unlabelled": ""}}, "leave_out.unlabelled"),
+        ({"choices": {"fixed": ["a", "b"], "json_text": True}}, "belong to a list column"),
+        ({"choices": {"fixed": ["a", "b"], "shuffle": "yes"}}, "choices.shuffle"),
+        ({"expect_configs": {"train": {"a": 1}}}, "expect_configs.train must give every config"),
+        ({"protocols": {}}, "protocols"),
     ],
 )
 def test_inconsistent_specs_are_refused(
@@ -106,6 +116,18 @@ def test_inconsistent_specs_are_refused(
         ({"form": "letter", "prompt": "{question}\n{choices}", "choice_line": "{word}"}, "unknown {word}"),
         ({"form": "text", "prompt": "{question} "}, "ends in whitespace"),
         ({"form": "verse", "prompt": "{question}"}, "protocols.llama-mc.form"),
+        ({"form": "letter", "prompt": "{question}\n{choices}\n{choices}"}, "more than once"),
+        ({"form": "text", "prompt": "{question}", "description": "{subject}"}, "unknown {subject}"),
+        ({"form": "text", "prompt": "{question}", "description": "{choices}"}, "unknown {choices}"),
+        ({"form": "text", "prompt": "{question}", "strip": ["answer"]}, "unknown {answer}"),
+        ({"form": "text", "prompt": "{question}", "order": [1, 2]}, "every position once"),
+        ({"form": "text", "prompt": "{question}", "order": [0, 0]}, "every position once"),
+        ({"form": "letter", "prompt": "{question}", "listed_in": "passage"}, "which the prompt does not show"),
+        ({"form": "letter", "prompt": "{question}", "listed_in": "question", "order": [1, 0]}, "cannot be rearranged"),
+        ({"form": "text", "prompt": "{question}", "adapter": "none"}, "adapter names 'none'"),
+        ({"form": "text", "prompt": "{question}", "shots": {}}, "exactly one of split and documents"),
+        ({"form": "text", "prompt": "{question}", "shots": {"split": "dev", "documents": "x"}}, "exactly one of"),
+        ({"form": "text", "prompt": "{question}", "shots": {"split": "dev", "usual": 0}}, "shots.usual"),
     ],
 )
 def test_templates_are_plain_and_known(
@@ -114,6 +136,31 @@ def test_templates_are_plain_and_known(
     with pytest.raises(InputFileError) as caught:
         load(tmp_path, boolq | {"protocols": {"llama-mc": protocol}})
     assert words in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({}, "name the dataset on the Hub (hf), or the files of each split"),
+        ({"hf": "a/b", "revision": "main"}, "pinned: false"),
+        ({"hf": "no-owner", "revision": "main", "pinned": False}, "source.hf"),
+        (
+            {"hf": "a/b", "pinned": False, "config": "x", "configs": {"names": ["y"], "columns": ["z"]}},
+            "give one of the two",
+        ),
+        ({"hf": "a/b", "pinned": False, "configs": {"names": [], "columns": ["z"]}}, "source.configs.names"),
+    ],
+)
+def test_sources_that_cannot_be(tmp_path: Path, boolq: dict[str, Any], source: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputFileError) as caught:
+        load(tmp_path, boolq | {"source": source})
+    assert words in caught.value.what
+
+
+def test_a_mirror_without_a_commit_says_what_it_holds(tmp_path: Path, boolq: dict[str, Any]) -> None:
+    boolq["source"]["mirrors"][0]["records_commit"] = False
+    with pytest.raises(InputFileError, match="needs a note"):
+        load(tmp_path, boolq)
 
 
 def test_a_pinned_revision_is_a_whole_commit(tmp_path: Path, boolq: dict[str, Any]) -> None:
