@@ -10,7 +10,7 @@ import typer
 from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Json, Out
-from llmc.errors import ExitCode, LlmcError
+from llmc.errors import ExitCode, LlmcError, UsageError
 
 runs_app = typer.Typer(help="Runs in the store.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
@@ -68,6 +68,27 @@ def show_run(
         console.show(findings_renderable(record.findings))
     console.emit("runs show", {"folder": str(folder), "record": record.dump()}, record.exit_code)
     return int(record.exit_code)
+
+
+@runs_app.command("export")
+def export(
+    name: Annotated[str, typer.Argument(help="A run's folder, its name, or the end of it (the key).")],
+    to: Annotated[str, typer.Option("--to", help="Format: lm-eval (results and samples files).")] = "lm-eval",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")] = Path("out/lm-eval"),
+    out: Out = Path("out"),
+    json: Json = False,
+) -> int:
+    """Write a run by the scorer in the shape that lm-evaluation-harness writes its own."""
+    from llmc.report.lm_eval import export_run
+    from llmc.runs.store import Store
+
+    if to != "lm-eval":
+        raise UsageError(f"a run cannot be exported to {to!r}", "the format is lm-eval")
+    written = export_run(Store(out).find(name), output)
+    for path in (written.results, written.samples):
+        console.show_text(str(path))
+    console.emit("runs export", {"results": str(written.results), "samples": str(written.samples)})
+    return int(ExitCode.OK)
 
 
 def _facts(record: dict[str, object]) -> list[tuple[str, object]]:
