@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llmc import mcbin
 from llmc.benchmarks.evidence import Evidence, Unfit
-from llmc.benchmarks.scaffold import LETTERS, Piece, Prompt, departure, join
+from llmc.benchmarks.scaffold import GAP, LETTERS, Piece, Prompt, departure
 from llmc.benchmarks.spec import Benchmark
 
 _SPACED = tuple(" " + letter for letter in LETTERS)
@@ -25,15 +26,20 @@ ITEM_NAMES = (
     "source_row",
     "attributes",
 )
-_ORDER = ITEM_NAMES.index("option_order")
+Before = tuple[Sequence[Piece], str]  # pieces, and their text
+_NOTHING: Before = ((), "")
 
 
 @dataclass(slots=True)
 class Wanted:
-    """A task as its row says: the pieces of the prompt, the options in the order shown, the right one's place."""
+    """A task as its row says: its prompt, the options in the order shown, the right one's place.
+
+    ``before`` holds the description and the worked examples, ``query`` the texts of the pieces after them.
+    """
 
     evidence: Evidence
-    pieces: list[Piece]
+    before: Before
+    query: list[str]
     question: str
     shown: tuple[str, ...]
     options: tuple[str, ...]
@@ -42,75 +48,151 @@ class Wanted:
 
 
 class Derivation:
-    """Derives tasks of one benchmark under one protocol."""
+    """Derives tasks of one benchmark under one protocol.
 
-    def __init__(self, spec: Benchmark, protocol: str) -> None:
+    ``worked`` gives the rows of the worked examples that belong before a row's question, in order.
+    """
+
+    def __init__(
+        self, spec: Benchmark, protocol: str, worked: Callable[[Evidence], Sequence[Evidence]] | None = None
+    ) -> None:
         chosen = spec.protocols[protocol]
         self._prompt = Prompt(chosen.prompt, chosen.choice_line)
-        self._is_letter = chosen.form == "letter"
+        self._description = Prompt(chosen.description, chosen.choice_line) if chosen.description else None
+        self._is_letter, self._uncond = chosen.form == "letter", chosen.uncond
+        self._trimmed = [(field, str.strip) for field in chosen.strip] + [(f, str.lstrip) for f in chosen.lstrip]
+        self._trims_options = chosen.strip_options
+        self._order, self._seed, self._listed_in = chosen.order, spec.choices.shuffle, chosen.listed_in
+        self._worked = worked
+        self._known: dict[tuple[int, ...], Before] = {}
 
-    def wanted(self, index: int, evidence: Evidence, order: tuple[int, ...] | None) -> Wanted:
-        """Return the task of a row, with its options in the order that the item records; raises Unfit."""
-        shown, gold, width = evidence.options, evidence.gold, len(evidence.options)
+    def wanted(self, index: int, evidence: Evidence) -> Wanted:
+        """Return the task of a row; raises Unfit where the protocol cannot ask it."""
+        order = self._arrangement(evidence)
+        shown, gold = evidence.options, evidence.gold
         if order is not None:
-            if sorted(order) != list(range(width)):
-                raise Unfit(f"has {width} options, and the recorded order of them is {list(order)}")
             shown, gold = tuple([shown[place] for place in order]), order.index(gold)
-        pieces = self._prompt.pieces(evidence.fields, shown)
-        if self._is_letter:
-            if width > len(LETTERS):
-                raise Unfit(f"has {width} options, more than there are letters")
-            options: tuple[str, ...] = tuple(LETTERS[:width])
-            continuations = _SPACED[:width]
-        else:
-            options = shown
-            continuations = tuple([" " + text for text in shown])
-        question = join(pieces)
-        item = (index, evidence.id, evidence.group, question, None, order, continuations, gold, evidence.row, None)
-        return Wanted(evidence, pieces, question, shown, options, gold, item)
+        if self._trims_options:
+            shown = tuple([option.strip() for option in shown])
+        options, continuations = self._scored(shown)
+        query = self._query(evidence, shown)
+        before = self._before(evidence) if self._worked or self._description else _NOTHING
+        question = before[1] + "".join(query)
+        row = evidence.row
+        item = (index, evidence.id, evidence.group, question, self._uncond, order, continuations, gold, row, None)
+        return Wanted(evidence, before, query, question, shown, options, gold, item)
+
+    def pieces(self, wanted: Wanted) -> list[Piece]:
+        """Return the whole prompt in pieces, for messages."""
+        names = self._prompt.names(len(wanted.shown))
+        return [*wanted.before[0], *zip(names, wanted.query, strict=True)]
+
+    def _arrangement(self, evidence: Evidence) -> tuple[int, ...] | None:
+        """Return the source's places of the options in the order shown: the protocol's, or one drawn per row."""
+        if self._order is None and self._seed is None:
+            return None
+        order = list(range(len(evidence.options)) if self._order is None else self._order)
+        if len(order) != len(evidence.options):
+            raise Unfit(f"has {len(evidence.options)} options, the protocol arranges {len(order)}", "options")
+        if self._seed is not None:
+            random.Random(self._seed + evidence.row).shuffle(order)
+        return tuple(order)
+
+    def _scored(self, shown: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if not self._is_letter:
+            return shown, tuple([" " + text for text in shown])
+        if len(shown) > len(LETTERS):
+            raise Unfit(f"has {len(shown)} options, more than there are letters", "options")
+        return tuple(LETTERS[: len(shown)]), _SPACED[: len(shown)]
+
+    def _query(self, evidence: Evidence, shown: tuple[str, ...]) -> list[str]:
+        fields = evidence.fields
+        if self._trimmed:
+            fields = {**fields, **{field: trim(fields[field]) for field, trim in self._trimmed}}
+        if self._listed_in is not None:
+            self._require_lines(fields[self._listed_in], shown)
+        return self._prompt.texts(fields, shown)
+
+    def _require_lines(self, text: str, shown: tuple[str, ...]) -> None:
+        """Require that a text of the source shows the options by their letters, one after the other."""
+        at = 0
+        for letter, option in zip(LETTERS, shown, strict=False):
+            line = f"\n{letter}. {option}"
+            at = text.find(line, at)
+            if at < 0:
+                raise Unfit(f"shows no line {line.strip()!r:.60} in its {self._listed_in}")
+            at += len(line)
+
+    def _before(self, evidence: Evidence) -> Before:
+        found = _NOTHING
+        if self._worked is not None:
+            rows = self._worked(evidence)
+            # Rows of one split are told apart by their place in it.
+            key = tuple([row.row for row in rows])
+            if key not in self._known:
+                examples = [piece for number, row in enumerate(rows, 1) for piece in self._example(number, row)]
+                self._known[key] = examples, "".join([text for _, text in examples])
+            found = self._known[key]
+        if self._description is None:
+            return found
+        described = "".join(self._description.texts(evidence.fields, ()))
+        return [("the description", described), *found[0]], described + found[1]
+
+    def _example(self, number: int, row: Evidence) -> Iterator[Piece]:
+        alone = self._alone()
+        wanted = alone.wanted(0, row)
+        for what, text in alone.pieces(wanted):
+            yield f"worked example {number}, {what}", text
+        yield f"worked example {number}, its answer", " " + wanted.options[wanted.gold]
+        yield f"worked example {number}, its end", GAP
+
+    def _alone(self) -> Derivation:
+        """Return a derivation of questions alone, as worked examples hold them."""
+        bare = object.__new__(Derivation)
+        bare.__dict__ = {**self.__dict__, "_worked": None, "_description": None}
+        return bare
+
+    # In words
 
     def differences(self, wanted: Wanted, task: mcbin.Task | None, item: tuple[Any, ...] | None) -> Iterator[str]:
         """Yield what is wrong with a task and its item, each with what was expected."""
         if task is not None:
             if task.question != wanted.question:
-                yield f"the prompt is wrong at {departure(wanted.pieces, task.question)}"
-            yield from self._in_options(wanted, task.options, "")
-            yield from self._in_gold(wanted, task.gold)
+                yield f"the prompt is wrong at {departure(self.pieces(wanted), task.question)}"
+            yield from _in_options(wanted.options, task.options, "option")
+            yield from _in_gold(wanted, task.gold)
         if item is None or item == wanted.item:
             return
         for name, right, found in zip(ITEM_NAMES, wanted.item, item, strict=True):
             if right == found:
                 continue
             if name == "context":
-                yield f"the item's context is wrong at {departure(wanted.pieces, found)}"
+                yield f"the item's context is wrong at {departure(self.pieces(wanted), found)}"
             elif name == "continuations":
-                yield from self._in_options(wanted, tuple(found or ()), " ")
+                yield from _in_options(right, tuple(found or ()), "the item's continuation")
             else:
                 yield f"the item's {name} is {found!r}, expected {right!r}"
 
-    def _in_options(self, wanted: Wanted, found: tuple[str, ...], lead: str) -> Iterator[str]:
-        right = tuple(lead + option for option in wanted.options)
-        whose = "the item's continuation" if lead else "option"
-        if len(found) != len(right):
-            yield f"there are {len(found)} {whose}s, expected {len(right)}"
-        elif sorted(found) == sorted(right) and found != right:
-            yield f"the {whose}s are in another order: {_listed(found)}, expected {_listed(right)}"
-        else:
-            for place, (one, other) in enumerate(zip(right, found, strict=True)):
-                if one != other:
-                    yield f"{whose} {place} is {_short(other)}, expected {_short(one)}"
 
-    def _in_gold(self, wanted: Wanted, found: int) -> Iterator[str]:
-        if found == wanted.gold:
-            return
-        marked = _short(wanted.shown[found]) if found < len(wanted.shown) else "no option"
-        right = _short(wanted.shown[wanted.gold])
-        yield f"option {found} ({marked}) is marked correct, expected option {wanted.gold} ({right})"
+def _in_options(right: tuple[str, ...], found: tuple[str, ...], whose: str) -> Iterator[str]:
+    if found == right:
+        return
+    if len(found) != len(right):
+        yield f"there are {len(found)} {whose}s, expected {len(right)}"
+    elif sorted(found) == sorted(right):
+        yield f"the {whose}s are in another order: {_listed(found)}, expected {_listed(right)}"
+    else:
+        for place, (one, other) in enumerate(zip(right, found, strict=True)):
+            if one != other:
+                yield f"{whose} {place} is {_short(other)}, expected {_short(one)}"
 
 
-def recorded_order(item: tuple[Any, ...] | None) -> tuple[int, ...] | None:
-    """Return the option order that an item records, or None."""
-    return None if item is None or item[_ORDER] is None else tuple(item[_ORDER])
+def _in_gold(wanted: Wanted, found: int) -> Iterator[str]:
+    if found == wanted.gold:
+        return
+    marked = _short(wanted.shown[found]) if found < len(wanted.shown) else "no option"
+    right = _short(wanted.shown[wanted.gold])
+    yield f"option {found} ({marked}) is marked correct, expected option {wanted.gold} ({right})"
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -6,16 +6,25 @@ the same facts are found again in other ways, so that a fault in one of the two 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmc.benchmarks.readings import READINGS
 from llmc.benchmarks.scaffold import LETTERS
 from llmc.benchmarks.spec import Benchmark
+from llmc.errors import InputFileError
+
+MOST_OPTIONS = 100
 
 
 class Unfit(ValueError):
-    """Why a row says nothing that a task could be held against; completes "row N ..."."""
+    """Why a row is no task; completes "row N ...". ``kind`` is what a spec may leave out."""
+
+    def __init__(self, what: str, kind: str = "") -> None:
+        super().__init__(what)
+        self.kind = kind
 
 
 @dataclass(slots=True)
@@ -31,63 +40,121 @@ class Evidence:
 
 
 class Witness:
-    """Turns the values of ``columns`` into evidence."""
+    """Turns the values of ``columns`` into evidence, for one protocol of a benchmark.
 
-    def __init__(self, spec: Benchmark, split: str) -> None:
-        choices = spec.choices
-        self._split = split
-        self._fixed = choices.fixed
-        self._answer_column = spec.answer.column
+    ``left_out`` holds the kinds of unfit rows that the source itself does not count.
+    Raises InputFileError for an adapter that there is no second reading of.
+    """
+
+    def __init__(self, spec: Benchmark, split: str, protocol: str) -> None:
+        self._spec, self._split = spec, split
+        chosen = spec.protocols[protocol]
+        equal_ones_stay = spec.equal_options is not None and chosen.form == "letter"
+        self.left_out = {*spec.leave_out, *(("equal-options",) if spec.equal_options else ())}
+        self._must_differ = "equal-options" in self.left_out and not equal_ones_stay
+        name = chosen.adapter or spec.adapter
+        if name is not None and name not in READINGS:
+            raise InputFileError(f"{spec.name}: adapter {name} cannot be verified", "see llmc/benchmarks/readings.py")
+        self._reading = READINGS[name] if name else None
+        needs, self._gives = (self._reading.needs, self._reading.gives) if self._reading else ((), ())
+        choices, configs = spec.choices, spec.source.configs
         options = [choices.column] if choices.column else list(choices.columns or ())
-        single = [spec.answer.column, choices.labels, spec.id_field, spec.group_field]
-        self.columns = list(dict.fromkeys([*spec.fields.values(), *options, *(name for name in single if name)]))
-        place = self.columns.index
-        self._fields = [(name, place(column)) for name, column in spec.fields.items()]
+        groups = [*configs.columns] if configs else [spec.group_field]
+        single = [spec.answer.column, choices.labels, spec.id_field, *groups]
+        named = [*spec.fields.values(), *options, *(one for one in single if one)]
+        self.columns = list(dict.fromkeys([*needs, *(one for one in named if one not in self._gives)]))
+        place = [*self.columns, *self._gives].index
+        self._needs = [place(one) for one in needs]
+        self._fields = [(field, place(column)) for field, column in spec.fields.items()]
         self._list = place(choices.column) if choices.column else None
         self._several = [place(column) for column in choices.columns or ()]
         self._labels = place(choices.labels) if choices.labels else None
         self._answer = place(spec.answer.column)
         self._id = place(spec.id_field) if spec.id_field else None
-        self._group = place(spec.group_field) if spec.group_field else None
+        self._groups = [place(one) for one in groups if one]
         self._position = _POSITIONS[spec.answer.encoding]
 
     def read(self, values: Sequence[Any], row: int) -> Evidence:
         """Return the evidence of one row; raises Unfit."""
-        fields = {name: values[at] for name, at in self._fields}
-        if self._fixed is not None:
-            options = self._fixed
-        elif self._list is not None:
-            options = tuple(values[self._list] or ())
-        else:
-            options = tuple([values[at] for at in self._several])
-        for text in (*fields.values(), *options):
-            if type(text) is not str:
-                raise Unfit(f"has {text!r} where a text belongs")
-        answer = values[self._answer]
-        keys = values[self._labels] if self._labels is not None else options
-        try:
-            gold = self._position(answer, keys)
-        except (ValueError, TypeError, AttributeError, KeyError):
-            raise Unfit(
-                f"has the answer {answer!r} in {self._answer_column}, which names none of its options"
-            ) from None
-        if not 0 <= gold < len(options):
-            raise Unfit(f"has the answer {answer!r} in {self._answer_column} and {len(options)} options")
-        return Evidence(row, self._name(values, row), self._group_of(values), fields, options, gold)
+        if self._reading is not None:
+            given = [values[at] for at in self._needs]
+            try:
+                values = (*values, *self._reading.apply(*given))
+            except (ValueError, TypeError, AttributeError, KeyError, IndexError, SyntaxError, RecursionError):
+                raise Unfit(f"does not read as expected: {given!r:.80}") from None
+        return self._read(values, row)
 
-    def _name(self, values: Sequence[Any], row: int) -> str:
+    def read_document(self, document: dict[str, Any], row: int) -> Evidence:
+        """Return the evidence of a document in the source's columns, or in those that an adapter gives."""
+        names = self.columns
+        if self._gives and all(name in document for name in self._gives):
+            return self._read([_at_path(document, name) for name in [*names, *self._gives]], row)
+        return self.read([_at_path(document, name) for name in names], row)
+
+    def group(self, values: Sequence[Any]) -> str | None:
+        """Return the part of the source, or the group, that a row belongs to."""
+        found = [str(values[at]) for at in self._groups if values[at] is not None]
+        return ("_".join(found).lower() if self._spec.source.configs else found[0]) if found else None
+
+    def _read(self, values: Sequence[Any], row: int) -> Evidence:
         own = None if self._id is None else values[self._id]
-        return f"{self._split}-{row}" if own is None or own == "" else str(own)
+        name = f"{self._split}-{row}" if own is None or own == "" else str(own)
+        fields = {field: values[at] for field, at in self._fields}
+        for field, value in fields.items():
+            if type(value) is not str:
+                fields[field] = self._filled_in(field, value, name)
+        if not fields["question"].strip():
+            raise Unfit("has an empty question", "empty-question")
+        options = self._options(values)
+        answer = values[self._answer]
+        if answer is None or answer == "":
+            raise Unfit("has no answer", "unlabelled")
+        try:
+            gold = self._position(answer, options if self._labels is None else values[self._labels])
+        except (ValueError, TypeError, AttributeError):
+            raise Unfit(f"has the answer {answer!r:.40}, which names none of its options", "wrong-answer") from None
+        if not 0 <= gold < len(options):
+            kind = "unlabelled" if gold == -1 and self._spec.answer.encoding == "index" else "wrong-answer"
+            raise Unfit(f"has the answer {answer!r:.40} and {len(options)} options", kind)
+        return Evidence(row, name, self.group(values), fields, options, gold)
 
-    def _group_of(self, values: Sequence[Any]) -> str | None:
-        own = None if self._group is None else values[self._group]
-        return None if own is None else str(own)
+    def _filled_in(self, field: str, value: Any, name: str) -> str:
+        text = self._spec.fill.get(field, {}).get(name) if value is None else None
+        if text is None:
+            raise Unfit(f"has {value!r:.40} where the {field} belongs")
+        return text
+
+    def _options(self, values: Sequence[Any]) -> tuple[str, ...]:
+        if self._spec.choices.fixed is not None:
+            return self._spec.choices.fixed
+        found = [values[at] for at in self._several] if self._list is None else values[self._list]
+        if self._spec.choices.json_text and type(found) is str:
+            try:
+                found = json.loads(found)
+            except ValueError:
+                raise Unfit(f"has {found!r:.40} where a list of options belongs", "options") from None
+        if type(found) is not list:
+            raise Unfit(f"has {found!r:.40} where a list of options belongs")
+        options = tuple(found)
+        if {*map(type, options)} != {str} or not all(map(str.strip, options)):
+            raise Unfit(f"has {found!r:.80} as its options", "options")
+        if not 2 <= len(options) <= MOST_OPTIONS:
+            raise Unfit(f"has {len(options)} options", "options")
+        if self._must_differ and len(set(options)) == 1:
+            raise Unfit("has options that are all the same", "equal-options")
+        return options
+
+
+def _at_path(document: Any, path: str) -> Any:
+    """Return the value of a column of a document; ``a.b`` is ``b`` inside ``a``."""
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
 
 
 def _among(answer: Any, keys: Sequence[Any]) -> int:
     """Return where the only key equal to the answer stands."""
-    places = [place for place, key in enumerate(keys) if key == answer]
-    (place,) = places
+    (place,) = [place for place, key in enumerate(keys) if key == answer]
     return place
 
 
@@ -96,7 +163,9 @@ _POSITIONS: dict[str, Callable[[Any, Sequence[Any]], int]] = {
     "label": _among,
     "text": _among,
     "letter": lambda answer, keys: LETTERS.index(answer),
+    "small-letter": lambda answer, keys: LETTERS.index(answer.strip().upper()),
     "index": lambda answer, keys: int(answer),
     "index-from-1": lambda answer, keys: int(answer) - 1,
     "bool": lambda answer, keys: ("false", "true").index(str(answer).lower()),
+    "one-hot": lambda answer, keys: _among(1, answer),
 }

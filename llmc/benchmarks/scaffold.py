@@ -7,13 +7,14 @@ there cannot hide here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Piece = tuple[str, str]  # what it is, and the text that it must be
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CHOICES = "choices"
+GAP = "\n\n"  # between worked examples, and before the question
 _MARK = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
@@ -49,58 +50,66 @@ class Prompt:
     """The pieces of one template, given a row's fields and the options in the order shown."""
 
     def __init__(self, template: str, choice_line: str) -> None:
-        line = parts(choice_line)
-        self._steps: list[Callable[[dict[str, str], Sequence[str]], list[Piece]]] = []
-        for part in parts(template):
+        self._template, self._line = parts(template), parts(choice_line)
+        self._layouts: dict[int, _Layout] = {}
+
+    def texts(self, fields: dict[str, str], options: Sequence[str]) -> list[str]:
+        """Return the texts of the pieces in order."""
+        layout = self._layout(len(options))
+        texts = layout.texts[:]
+        for at, name in layout.fields:
+            texts[at] = fields[name]
+        for at, number in layout.options:
+            texts[at] = options[number]
+        return texts
+
+    def names(self, count: int) -> list[str]:
+        """Return what the pieces are, for so many options."""
+        return self._layout(count).names
+
+    def _layout(self, count: int) -> _Layout:
+        known = self._layouts.get(count)
+        if known is None:
+            known = self._layouts[count] = _Layout(self._template, self._line, count)
+        return known
+
+
+class _Layout:
+    """The pieces for a number of options: what they are, the texts that are fixed, and where others go."""
+
+    def __init__(self, template: Sequence[Part], line: Sequence[Part], count: int) -> None:
+        self.names: list[str] = []
+        self.texts: list[str] = []
+        self.fields: list[tuple[int, str]] = []
+        self.options: list[tuple[int, int]] = []
+        for part in template:
             if part.field is None:
-                self._steps.append(_literal(part.literal))
+                self._add("the scaffold", part.literal)
             elif part.field == CHOICES:
-                self._steps.append(_lines(line))
+                self._add_lines(line, min(count, len(LETTERS)))
             else:
-                self._steps.append(_field(part.field))
+                self.fields.append((len(self.texts), part.field))
+                self._add(f"the {part.field}", "")
 
-    def pieces(self, fields: dict[str, str], options: Sequence[str]) -> list[Piece]:
-        found: list[Piece] = []
-        for step in self._steps:
-            found += step(fields, options)
-        return found
+    def _add(self, what: str, text: str) -> None:
+        self.names.append(what)
+        self.texts.append(text)
 
-
-def _literal(text: str) -> Callable[[dict[str, str], Sequence[str]], list[Piece]]:
-    fixed = [("the scaffold", text)]
-    return lambda fields, options: fixed
-
-
-def _field(name: str) -> Callable[[dict[str, str], Sequence[str]], list[Piece]]:
-    what = f"the {name}"
-    return lambda fields, options: [(what, fields[name])]
-
-
-def _lines(line: tuple[Part, ...]) -> Callable[[dict[str, str], Sequence[str]], list[Piece]]:
-    named = [(f"the line of {letter}", f"option {letter}", letter) for letter in LETTERS]
-    around: list[tuple[Piece, str, Piece]] = []
-    for number, (line_name, option_name, letter) in enumerate(named):
-        texts = [letter if part.field == "letter" else part.literal for part in line]
-        middle = next(i for i, part in enumerate(line) if part.field == "text")
-        lead = ("\n" if number else "") + "".join(texts[:middle])
-        around.append(((line_name, lead), option_name, (line_name, "".join(texts[middle + 1 :]))))
-
-    def step(fields: dict[str, str], options: Sequence[str]) -> list[Piece]:
-        found: list[Piece] = []
-        for (before, name, after), option in zip(around, options, strict=False):
-            found += (before, (name, option), after)
-        return found
-
-    return step
-
-
-def join(pieces: Sequence[Piece]) -> str:
-    return "".join([text for _, text in pieces])
+    def _add_lines(self, line: Sequence[Part], count: int) -> None:
+        for number, letter in enumerate(LETTERS[:count]):
+            if number:
+                self._add(f"the line of {letter}", "\n")
+            for part in line:
+                if part.field == "text":
+                    self.options.append((len(self.texts), number))
+                    self._add(f"option {letter}", "")
+                else:
+                    self._add(f"the line of {letter}", letter if part.field == "letter" else part.literal)
 
 
 def departure(pieces: Sequence[Piece], found: str) -> str:
     """Return in words where ``found`` first departs from the pieces: in which, what it should be, what is there."""
-    expected = join(pieces)
+    expected = "".join([text for _, text in pieces])
     at = next((i for i, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), None)
     at = min(len(expected), len(found)) if at is None else at
     if at == len(expected):

@@ -2,7 +2,7 @@
 
 A label-scrambling fault passes every check of structure and merely scores at chance, so nothing less than all
 tasks will do. The road is another one than the build's: rows are read by evidence.py and prompts put together
-by scaffold.py and derive.py, none of which knows the renderer. What is found wrong is reported by task, with
+by scaffold.py, derive.py and worked.py, none of which knows the renderer. What is found wrong is reported by task, with
 what was expected.
 """
 
@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 
 from llmc import console, mcbin
 from llmc.benchmarks import manifest, names
-from llmc.benchmarks.derive import Derivation, Wanted, recorded_order
-from llmc.benchmarks.evidence import Evidence, Unfit, Witness
+from llmc.benchmarks import spec as specs
+from llmc.benchmarks.derive import Derivation, Wanted
+from llmc.benchmarks.evidence import Unfit, Witness
 from llmc.benchmarks.item import items_path, read_values
 from llmc.benchmarks.manifest import ManifestEntry
 from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
+from llmc.benchmarks.worked import worked_examples
 from llmc.errors import InputFileError, UsageError
 from llmc.files import sha256_file
 
@@ -90,16 +92,17 @@ def verify_built(name: str, out: Path, source: Path | None = None) -> Verificati
     from is followed: the same commit, or the same path. Raises UsageError when it is not built or names no
     known benchmark, FetchError and InputFileError when the source cannot be had.
     """
-    subset = _SUBSET.search(name)
-    target = names.parse(name[: subset.start()] if subset else name)
-    entry = manifest.lookup(out, target.full_name + (subset[0] if subset else ""))
-    rows = open_rows(_as_recorded(target, entry), target.split, source or _recorded_path(entry))
-    result = Verification(entry.name, entry.bin_path(out), _described(rows, target.spec.source.hf))
+    entry = _entry(name, out)
+    target = _target(entry)
+    place = source or _recorded_path(target, entry)
+    rows = open_rows(target.spec, target.split, place, target.config)
+    result = Verification(entry.name, entry.bin_path(out), _described(rows))
     if [f.sha256 for f in rows.record.files] != [f.sha256 for f in entry.source.files]:
         result.notes.append("the source's files are not those that it was built from; the content is what counts")
+    derivation = Derivation(target.spec, target.protocol, worked_examples(target, place))
     reader = mcbin.Reader(result.path)
     with console.progress(f"Verifying {entry.name}", entry.tasks) as advance:
-        _compare(target, entry, rows, reader, result, advance)
+        _compare(derivation, _selected(entry, _derived(target, rows, derivation)), reader, result, advance)
     _check_record(entry, out, reader.facts, result)
     return result
 
@@ -137,25 +140,50 @@ def verify_file(path: Path) -> Verification:
     return result
 
 
-def _as_recorded(target: names.Target, entry: ManifestEntry) -> Any:
-    """Return the spec with its source at the commit that the file was built from."""
-    spec = target.spec
-    if entry.source.via != "hub" or entry.source.revision is None:
-        return spec
-    return spec.model_copy(
-        update={"source": spec.source.model_copy(update={"revision": entry.source.revision, "pinned": True})}
-    )
+def _entry(name: str, out: Path) -> ManifestEntry:
+    """Return what is built under a name, as it stands or as ``llmc build`` completes it."""
+    entry = manifest.read_sidecar(manifest.sidecar_path(out, name)) if "/" not in name else None
+    if entry is not None:
+        return entry
+    subset = _SUBSET.search(name)
+    target = names.parse(name[: subset.start()] if subset else name)
+    return manifest.lookup(out, target.full_name + (subset[0] if subset else ""))
 
 
-def _recorded_path(entry: ManifestEntry) -> Path | None:
-    return Path(entry.source.path) if entry.source.via == "path" and entry.source.path else None
+def _target(entry: ManifestEntry) -> names.Target:
+    """Return what an entry was built as, with its source at the commit that it was built from."""
+    if entry.benchmark is None or entry.split is None or entry.protocol is None:
+        raise UsageError(f"{entry.name} was not built from rows", f"verify the file: {entry.files['bin'].name}")
+    spec = specs.find(entry.benchmark) if entry.spec is None else _own_spec(entry)
+    if entry.source.via == "hub":
+        spec = names.at_revision(spec, entry.source.revision)
+    if entry.split not in spec.splits or entry.protocol not in spec.protocols:
+        raise UsageError(
+            f"{spec.name} has no split {entry.split} and protocol {entry.protocol} any more, as {entry.name} was built",
+            f"build what it has: see `llmc bench show {spec.name}`",
+        )
+    return names.Target(spec, entry.split, entry.protocol, None, entry.config, entry.shots or 0)
 
 
-def _described(rows: Rows, repository: str) -> str:
+def _own_spec(entry: ManifestEntry) -> specs.Benchmark:
+    from pydantic import ValidationError
+
+    try:
+        return specs.Benchmark.model_validate(entry.spec)
+    except ValidationError as error:
+        raise UsageError(f"{entry.name}.json holds no usable spec", f"build {entry.name} again") from error
+
+
+def _recorded_path(target: names.Target, entry: ManifestEntry) -> Path | None:
+    own = target.spec.source.hf is None
+    return Path(entry.source.path) if entry.source.via == "path" and entry.source.path and not own else None
+
+
+def _described(rows: Rows) -> str:
     record = rows.record
     if record.via == "path":
         return str(record.path)
-    at = f"{repository}@{(record.revision or 'unknown')[:12]}"
+    at = f"{record.hf}@{(record.revision or 'unknown')[:12]}"
     return f"{at} from {record.mirror.package} {record.mirror.version}" if record.mirror else at
 
 
@@ -163,66 +191,40 @@ def _described(rows: Rows, repository: str) -> str:
 
 
 def _compare(
-    target: names.Target,
-    entry: ManifestEntry,
-    rows: Rows,
+    derivation: Derivation,
+    wanted: Iterable[Wanted],
     reader: mcbin.Reader,
     result: Verification,
     advance: console.Advance,
 ) -> None:
-    derivation = Derivation(target.spec, target.protocol)
     tasks = _guarded(reader, result)
     items = _guarded(read_values(items_path(result.path)), result)
-    ended: dict[str, int] = {}
-    for index, evidence in enumerate(_selected(entry, _evidence(target, rows))):
-        task, numbered = next(tasks, None), next(items, None)
-        item = numbered[1] if numbered else None
+    ended: set[str] = set()
+    for index, right in enumerate(wanted):
+        task, (_, item) = next(tasks, None), next(items, (index, None))
         if task is None or item is None:
-            for what, value in (("the .bin", task), ("the items file", item)):
-                if value is None and what not in ended:
-                    ended[what] = index
-                    result.add(Problem(f"{what} ends before this task, the source goes on", index, evidence.id))
+            for what in {"the .bin": task, "the items file": item}.items():
+                if what[1] is None and what[0] not in ended:
+                    ended.add(what[0])
+                    problem = f"{what[0]} ends before this task, the source goes on"
+                    result.add(Problem(problem, index, right.evidence.id))
             if task is None and item is None:
                 continue
-        wanted = _wanted(derivation, index, evidence, item, result)
-        if wanted is None:
-            continue
         result.tasks += 1
         if (
             task is None
-            or task.question != wanted.question
-            or task.options != wanted.options
-            or task.gold != wanted.gold
-            or item != wanted.item
+            or task.question != right.question
+            or task.options != right.options
+            or task.gold != right.gold
+            or item != right.item
         ):
-            _report(derivation, wanted, index, task, item, result)
+            for what_is_wrong in derivation.differences(right, task, item):
+                result.add(Problem(what_is_wrong, index, right.evidence.id))
         if index % 4096 == 0:
             advance(index)
-    for what, stream in (("the .bin", tasks), ("the items file", items)):
+    for name, stream in (("the .bin", tasks), ("the items file", items)):
         if extra := sum(1 for _ in stream):
-            result.add(Problem(f"{what} goes on after the source's last row: {extra} tasks too many"))
-
-
-def _wanted(
-    derivation: Derivation, index: int, evidence: Evidence, item: tuple[Any, ...] | None, result: Verification
-) -> Wanted | None:
-    try:
-        return derivation.wanted(index, evidence, recorded_order(item))
-    except Unfit as problem:
-        result.add(Problem(f"its row {problem}", index, evidence.id))
-        return None
-
-
-def _report(
-    derivation: Derivation,
-    wanted: Wanted,
-    index: int,
-    task: mcbin.Task | None,
-    item: tuple[Any, ...] | None,
-    result: Verification,
-) -> None:
-    for what in derivation.differences(wanted, task, item):
-        result.add(Problem(what, index, wanted.evidence.id))
+            result.add(Problem(f"{name} goes on after the source's last row: {extra} tasks too many"))
 
 
 def _guarded(stream: Iterable[T], result: Verification) -> Iterator[T]:
@@ -233,34 +235,43 @@ def _guarded(stream: Iterable[T], result: Verification) -> Iterator[T]:
         result.add(Problem(error.what))
 
 
-def _evidence(target: names.Target, rows: Rows) -> Iterator[Evidence]:
-    witness = Witness(target.spec, target.split)
-    row = 0
+def _derived(target: names.Target, rows: Rows, derivation: Derivation) -> Iterator[Wanted]:
+    """Yield the task of each row, but for those that the spec leaves out."""
+    witness = Witness(target.spec, target.split, target.protocol)
+    row = index = 0
     for file, batch in rows.batches(witness.columns):
         for offset, values in enumerate(zip(*batch.columns, strict=True)):
             try:
-                yield witness.read(values, row)
+                right = derivation.wanted(index, witness.read(values, row))
             except Unfit as problem:
-                raise InputFileError(
-                    f"{file} {batch.place(offset)} {problem}", "verify against the rows that the file was built from"
-                ) from None
+                if problem.kind not in witness.left_out:
+                    raise InputFileError(
+                        f"{file} {batch.place(offset)} {problem}",
+                        "verify against the rows that the file was built from",
+                    ) from None
+            else:
+                yield right
+                index += 1
             row += 1
 
 
-def _selected(entry: ManifestEntry, evidence: Iterator[Evidence]) -> Iterator[Evidence]:
-    """Return the rows that a file is of: all, or those that its selection draws, in its order."""
+def _selected(entry: ManifestEntry, wanted: Iterator[Wanted]) -> Iterator[Wanted]:
+    """Yield the tasks that a file is of: all, or those that its selection draws, in its order."""
     chosen = entry.selection
     if chosen is None:
-        return evidence
+        yield from wanted
+        return
     draws = {"sample": seeded_sample, "like-llama": like_llama}
     draw: Any = draws.get(str(chosen.get("kind")))
     if draw is None:
         raise UsageError(f"{entry.name} is a selection of its own ({chosen.get('kind')})", "verify the whole file")
     seed = (chosen["seed"],) if "seed" in chosen else ()
     picked = draw(chosen["of"], chosen["tasks"], *seed)
-    wanted = set(picked)
-    found = {at: one for at, one in enumerate(evidence) if at in wanted}
-    return (found[at] for at in picked if at in found)
+    among = set(picked)
+    found = {at: one for at, one in enumerate(wanted) if at in among}
+    for index, at in enumerate(at for at in picked if at in found):
+        found[at].item = (index, *found[at].item[1:])
+        yield found[at]
 
 
 # The files and the record of them

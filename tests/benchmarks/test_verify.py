@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 import made_up_rows as made_up
 from helpers import Cli
 from llmc import mcbin
+from llmc.benchmarks import evidence, schema
+from llmc.benchmarks.adapters import ADAPTERS, RowProblem
 from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import Item, ItemWriter, items_path, read_items, to_task
+from llmc.benchmarks.readings import READINGS
 from llmc.benchmarks.select import like_llama
 from llmc.benchmarks.verify import Verification, verify_built, verify_file
 from llmc.errors import InputFileError, UsageError
@@ -105,8 +108,7 @@ def in_context(index: int, old: str, new: str) -> Callable[[list[Item]], list[It
         ("commonsense-qa", edit(3, group="x"), 3, "the item's group is 'x', expected None"),
         ("arc-easy", edit(1, continuations=(" iron 1", " light 1", " music 1", " salt 1")), 1, "in another order"),
         ("arc-easy", edit(1, continuations=(" light 1", " iron 1", " musik 1", " salt 1")), 1, "option 2 is 'musik 1'"),
-        ("arc-easy", edit(1, option_order=(1, 0, 2, 3)), 1, "options are in another order"),
-        ("arc-easy", edit(1, option_order=(0, 0, 2, 3)), 1, "the recorded order of them is [0, 0, 2, 3]"),
+        ("arc-easy", edit(1, option_order=(1, 0, 2, 3)), 1, "option_order is (1, 0, 2, 3), expected None"),
         ("boolq", edit(2, gold=0), 2, "option 0 ('no') is marked correct, expected option 1 ('yes')"),
         ("boolq", in_context(2, "Kettle 2 was", "Kettle 2  was"), 2, "wrong at the passage"),
     ],
@@ -207,7 +209,7 @@ def test_a_source_that_says_nothing_is_not_held_against_the_file(
     rows = made_up.csqa(9)
     rows[4]["answerKey"] = answer  # type: ignore[assignment]
     other = made_up.write(tmp_path / "other.jsonl", rows)
-    with pytest.raises(InputFileError, match=r"other\.jsonl line 5 has the answer"):
+    with pytest.raises(InputFileError, match=r"other\.jsonl line 5 has (the|no) answer"):
         verify_built("commonsense-qa-validation", path.parent, other)
 
 
@@ -356,3 +358,92 @@ def test_words_that_cannot_be(tmp_path: Path, small_specs: Path, cli: Cli, words
     file = made_up.write(tmp_path / "rows.jsonl", made_up.boolq())
     called = cli("verify", *(str(file) if word == "FILE" else word for word in words), "--out", tmp_path / "out")
     assert (called.code, message in called.err) == (2, True), called.err
+
+
+# Everything that a spec can say
+
+
+def test_every_key_that_shapes_a_task_is_known_to_verify() -> None:
+    """A key that is added to the specs must be taught to evidence.py and derive.py, and then to this list."""
+    assert set(schema.Protocol.model_fields) == {
+        *("form", "description", "prompt", "choice_line", "strip", "lstrip", "strip_options", "order", "listed_in"),
+        *("adapter", "uncond", "shots", "note"),
+    }
+    assert set(schema.Choices.model_fields) == {"column", "columns", "fixed", "labels", "json_text", "shuffle"}
+    assert set(schema.Shots.model_fields) == {"split", "documents", "usual"}
+    assert set(get_args(schema.Encoding)) == set(evidence._POSITIONS)
+    assert set(READINGS) == set(ADAPTERS)
+    shaping = {"adapter", "fields", "choices", "answer", "id_field", "group_field", "fill", "leave_out"}
+    beside = {"name", "title", "description", "splits", "unlabelled", "default_split", "default_protocol", "licence"}
+    beside |= {"citation", "homepage", "expect", "expect_configs", "example"}
+    assert set(schema.Benchmark.model_fields) == shaping | beside | {"source", "protocols", "equal_options"}
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS))
+def test_a_reading_needs_and_gives_what_the_adapter_does(name: str) -> None:
+    assert (READINGS[name].needs, READINGS[name].gives) == (ADAPTERS[name].needs, ADAPTERS[name].gives)
+
+
+MARKS = ("[title]", " [title]", ". [title]", "[step]", *"[]._:\n x\u00c9", "  ", "Question:", "A)")
+NOISE = st.lists(st.sampled_from([*MARKS, "  _  .", "word", "\u2028"]), max_size=9).map("".join)
+ROW_OF: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "blank": st.tuples(NOISE),
+    "coqa": st.tuples(NOISE),
+    "hellaswag": st.tuples(NOISE, NOISE, NOISE, st.lists(NOISE, max_size=4)),
+    "jeopardy": st.tuples(NOISE),
+    "lettered-options": st.tuples(
+        st.lists(NOISE, max_size=5).map(lambda texts: [f"{'ABCDE'[i]}){text}" for i, text in enumerate(texts)])
+        | st.lists(NOISE, max_size=3)
+    ),
+    "options-in-question": st.tuples(NOISE, NOISE, NOISE, NOISE, NOISE).map(
+        lambda t: (t[0] + "".join(f"\n{letter}. {text}" for letter, text in zip("ABCD", t[1:], strict=True)), *t[1:])
+    )
+    | st.tuples(NOISE, NOISE, NOISE, NOISE, NOISE),
+    "race": st.tuples(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "question": NOISE | NOISE.map(lambda text: text + "  _  ."),
+                    "options": st.lists(NOISE, min_size=4, max_size=4),
+                    "answer": st.sampled_from("ABCD"),
+                }
+            ),
+            max_size=3,
+        ).map(repr)
+        | NOISE
+    ),
+    "subject-in-words": st.tuples(NOISE),
+}
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(ADAPTERS)))
+def test_adapters_and_readings_find_the_same(data: st.DataObject, name: str) -> None:
+    row = data.draw(ROW_OF[next(kind for kind in sorted(ROW_OF, reverse=True) if name.startswith(kind))])
+    try:
+        adapted = ADAPTERS[name].apply(*row)
+    except RowProblem:
+        with pytest.raises((ValueError, TypeError, AttributeError, KeyError, IndexError, SyntaxError)):
+            READINGS[name].apply(*row)
+    else:
+        assert tuple(READINGS[name].apply(*row)) == tuple(adapted)
+
+
+def test_rows_of_ones_own_are_verified_by_the_spec_in_the_sidecar(tmp_path: Path, cli: Cli) -> None:
+    rows = [{"question": f"q{i}", "choices": ["a", "b", f"c{i}"], "answer": "ABC"[i % 3]} for i in range(7)]
+    source = made_up.write(tmp_path / "mine.jsonl", rows)
+    out = tmp_path / "out"
+    assert cli("build", "--from", source, "--out", out).code == 0
+    for words in (["--all"], ["mine-test"]):
+        called = cli("verify", *words, "--out", out, "--json")
+        assert (called.code, [r["tasks"] for r in called.data["results"]]) == (0, [7])
+    rows[2]["answer"] = "A"
+    made_up.write(source, rows)
+    called = cli("verify", "mine-test", "--out", out)
+    assert (called.code, "task 2 (id test-2): option 2 ('c2') is marked correct" in called.out) == (3, True)
+    sidecar = out / "mine-test.json"
+    data = json.loads(sidecar.read_text())
+    data["spec"]["answer"] = {}
+    sidecar.write_text(json.dumps(data))
+    called = cli("verify", "mine-test", "--out", out)
+    assert (called.code, "holds no usable spec" in called.err) == (2, True)
