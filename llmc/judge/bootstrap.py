@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 REPLICATES = 10_000
-_CELLS = 4_000_000  # drawn numbers held at once
 
 
 @dataclass(frozen=True)
@@ -43,35 +41,18 @@ def bootstrap(
 
     if replicates < 2 or not values:
         raise ValueError("a bootstrap takes 2 or more replicates of at least one value")
-    generator = np.random.default_rng(seed)
-    if clusters is not None:
-        over, means = "clusters", _over_clusters(values, clusters, replicates, generator)
-    else:
-        over, means = "questions", _over_questions(values, replicates, generator)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Bootstrap(float(means.std(ddof=1)), float(low), float(high), replicates, seed, over)
-
-
-def _over_questions(values: Sequence[int], replicates: int, generator: Any) -> Any:
-    """Differences take three values only: how often each is drawn is multinomial."""
-    n, counts = len(values), Counter(values)
-    drawn = generator.multinomial(n, [counts[-1] / n, counts[0] / n, counts[1] / n], size=replicates)
-    return (drawn[:, 2] - drawn[:, 0]) / n
-
-
-def _over_clusters(values: Sequence[int], clusters: Sequence[Hashable], replicates: int, generator: Any) -> Any:
-    import numpy as np
-
     totals: dict[Hashable, list[int]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
+    for value, cluster in zip(values, range(len(values)) if clusters is None else clusters, strict=True):
         seen = totals.setdefault(cluster, [0, 0])
         seen[0] += value
         seen[1] += 1
-    sums, sizes = np.array(list(totals.values()), dtype=np.int64).T
-    means = np.empty(replicates)
-    step = max(1, _CELLS // len(sums))
-    for first in range(0, replicates, step):
-        chosen = generator.integers(len(sums), size=(min(step, replicates - first), len(sums)))
-        means[first : first + step] = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
-    return means
+    # Clusters of equal sum and size are interchangeable: how often each kind is drawn is multinomial.
+    kinds = sorted(Counter((total, size) for total, size in totals.values()).items())
+    sums, sizes = np.array([kind for kind, _ in kinds], dtype=np.int64).T
+    shares = np.array([count for _, count in kinds]) / len(totals)
+    drawn = np.random.default_rng(seed).multinomial(len(totals), shares, size=replicates)
+    means = (drawn @ sums) / (drawn @ sizes)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    over = "questions" if clusters is None else "clusters"
+    return Bootstrap(float(means.std(ddof=1)), float(low), float(high), replicates, seed, over)

@@ -178,20 +178,20 @@ def _adjusted(cases: Sequence[Case], policy: Policy) -> list[Case]:
 
 def in_words(test: NonInferiority) -> str:
     """Return one sentence that says what the test found and why that decides, or does not."""
-    margin = f"{100 * test.margin:g}"
+    margin = f"{100 * test.margin:g} point" + ("" if test.margin == 0.01 else "s")
     if test.identical:
         return "the same model file, run in the same way, gave the same answers"
     low, high = (f"{100 * bound:+.2f}" for bound in test.bounds)
     moved = f"{100 * test.pairs.difference:+.2f} points ({test.pairs.lost} lost, {test.pairs.gained} gained of "
     moved += f"{test.pairs.n})"
     if test.decision == "pass":
-        return f"{moved}: with {_sure(test)} the loss is below {margin} points (bound {low})"
+        return f"{moved}: with {_sure(test)} the loss is below {margin} (bound {low})"
     if test.decision == "fail":
-        return f"{moved}: with {_sure(test)} the loss exceeds {margin} points (bound {high})"
+        return f"{moved}: with {_sure(test)} the loss exceeds {margin} (bound {high})"
     if min(test.p_pass, test.p_fail) < test.alpha:
         which, p = ("pass", test.adjusted_pass) if test.p_pass < test.alpha else ("fail", test.adjusted_fail)
         return f"{moved}: a {which} by itself, but not among all tests of this gate (adjusted p {p:.3g})"
-    return f"{moved}: the true difference may lie from {low} to {high}, on either side of -{margin} points"
+    return f"{moved}: the true difference may lie from {low} to {high}, on either side of -{margin}"
 
 
 def _sure(test: NonInferiority) -> str:

@@ -27,13 +27,14 @@ _REMEDIES = {
 _LAYOUT_FLAGS = ("-np", "-c", "-b", "-ub", "-fa")  # what the layout says already
 _TASK_LISTS = ("excluded", "rescored")
 _LISTED = 6
+_ABSENT = object()  # a part that one run does not have at all, as opposed to one that it has as none
 
 
 def refuse_unless_pairable(a: Answers, b: Answers) -> None:
     """Raise UsageError, naming every part that differs, unless both answered the same questions by the same rule."""
     parts = differing(a.must, b.must)
     if parts:
-        said = "; ".join(_said(part, a.must.get(part), b.must.get(part)) for part in parts)
+        said = "; ".join(_said(part, a.must.get(part, _ABSENT), b.must.get(part, _ABSENT)) for part in parts)
         raise UsageError(
             f"{b.label} ({b.origin}) cannot be paired with {a.label} ({a.origin}): {said}",
             _REMEDIES.get(parts[0], "score both in the same way"),
@@ -54,7 +55,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 def _said(part: str, a: Any, b: Any) -> str:
     name = _NAMES.get(part, part.replace("_", " "))
     if part in _TASK_LISTS:
-        return _said_tasks(part, a or (), b or ())
+        return _said_tasks(part, *(() if each is _ABSENT else each for each in (a, b)))
     return f"{name} differs: {_shown(a)} (baseline) and {_shown(b)}"
 
 
@@ -71,6 +72,8 @@ def _said_tasks(part: str, a: Iterable[int], b: Iterable[int]) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "none"
+    if value is _ABSENT:
+        return "not stated"
     if value == "":
         return "given"
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -45,9 +45,9 @@ def _table(pairs: Sequence[Pair], confidence: float) -> Table:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("candidate", overflow="fold")
-    for name in ("accuracy", "difference", f"{100 * confidence:g} % CI", "lost", "gained", "flips", "p", "p (Holm)"):
+    for name in ("accuracy", "points", f"{100 * confidence:g} % CI", "lost", "gained", "flips", "p", "p (Holm)"):
         table.add_column(name, justify="right")
-    table.add_column("detectable", justify="right")
+    table.add_column("detects", justify="right")
     for each in pairs:
         low, high = each.interval
         table.add_row(
@@ -71,6 +71,8 @@ def remarks(comparison: Comparison) -> Iterator[str]:
         yield sentence(each, comparison.options.confidence)
         yield from (f"  warning: {text}" for text in each.warnings)
         yield from (f"  {text}" for text in _more(each))
+    if comparison.pairs:
+        yield "points are percentage points; detects is the smallest difference that 80 % of such comparisons show"
     if any(each.few_flips for each in comparison.pairs):
         yield f"* fewer than {FEW_FLIPS} answers differ: Tango's score interval, which holds for few"
 

@@ -53,7 +53,7 @@ def test_few_flips_get_the_interval_that_holds_for_few() -> None:
         ({"tokenization": "separate"}, "tokenization differs: joint (baseline) and separate"),
         ({"bos": "never"}, "BOS token differs"),
         ({"truncation": "left"}, "truncation differs"),
-        ({"selection": {"kind": "like-llama"}}, "selection differs: none (baseline)"),
+        ({"selection": {"kind": "like-llama"}}, "selection differs: not stated (baseline)"),
         ({"rescored": [5]}, "rescored tasks differ"),
     ],
 )
