@@ -11,7 +11,7 @@ from llmc.errors import ExitCode
 from llmc.report import gate as gate_report
 from llmc.report.compare import points
 from llmc.report.run_table import percent
-from llmc.report.sweep_table import COLUMNS, cells, headline, method
+from llmc.report.sweep_table import COLUMNS, cells, headline, method, problems
 from llmc.report.sweep_view import Row, View
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def page(view: View, plots: Sequence[Plot], without_plots: str = "") -> str:
         _head(view),
         _untrusted(view),
         _gate(view),
-        _section("Results", _results(view) + f'<p class="method">{_text(method(view))}</p>'),
         _section("Models and benchmarks", _heat_map(view)),
         *(_section(plot.title, _figure(plot)) for plot in plots),
         _section("Plots", f"<p>{_text(without_plots)}</p>") if without_plots else "",
+        _section("All cells", _results(view) + f'<p class="method">{_text(method(view))}</p>'),
         _section("What was run", _origin(view)),
     ]
     return (
@@ -73,9 +73,10 @@ def _untrusted(view: View) -> str:
         return ""
     count = len(view.untrusted)
     items = []
-    for row in view.untrusted:
-        fix = f"<br><b>Fix:</b> {_text(row.remedy)}" if row.remedy else ""
-        items.append(f"<li>{_badge(row.status)} <b>{_text(row.id)}</b>: {_text(row.problem)}{fix}</li>")
+    for rows in problems(view):
+        fix = f"<br><b>Fix:</b> {_text(rows[0].remedy)}" if rows[0].remedy else ""
+        names = ", ".join(f"<b>{_text(row.id)}</b>" for row in rows)
+        items.append(f"<li>{_badge(rows[0].status)} {names}: {_text(rows[0].problem)}{fix}</li>")
     return (
         f'<section class="alert">\n<h2>{count} {"cell has" if count == 1 else "cells have"} no score</h2>\n'
         f"<p>They are in no comparison and no plot.</p>\n<ul>\n{chr(10).join(items)}\n</ul>\n</section>"
@@ -97,7 +98,8 @@ def _gate(view: View) -> str:
     return _section(
         "Gate",
         f"<p>{_badge(view.gate.outcome)} {_text(gate_report.headline(view.gate))}</p>\n"
-        f"{_table(head, rows)}\n<details><summary>Why</summary><ul>{reasons}</ul></details>",
+        f"<details><summary>Every demand</summary>{_table(head, rows)}</details>\n"
+        f"<details><summary>Why, and what to do</summary><ul>{reasons}</ul></details>",
     )
 
 
@@ -116,13 +118,11 @@ def _table(head: str, rows: Sequence[str], kind: str = "") -> str:
 def _results(view: View) -> str:
     rows = []
     for row in view.rows:
-        first, second, *rest = cells(row)
-        *figures, verdict, time = rest
-        body = f'<td class="text">{_text(second)}</td>' + "".join(f"<td>{_text(each)}</td>" for each in figures)
-        body += f'<td class="text">{_badge(verdict)}</td><td>{_text(time)}</td>'
+        first, second, verdict, *figures = cells(row)
+        body = f'<td class="text">{_text(second)}</td><td class="text">{_badge(verdict)}</td>'
+        body += "".join(f"<td>{_text(each)}</td>" for each in figures)
         rows.append(f'<tr><th scope="row">{_text(first)}</th>{body}</tr>')
-    left = ("model", "benchmark", "verdict")
-    head = "".join(f"<th{' class=text' if name in left else ''}>{_text(name)}</th>" for name in COLUMNS)
+    head = "".join(f"<th{' class=text' if i < 3 else ''}>{_text(name)}</th>" for i, name in enumerate(COLUMNS))
     return _table(head, rows)
 
 

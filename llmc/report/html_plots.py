@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from llmc.runs.record import Result
+
 WIDE, NARROW = 7.8, 3.75  # inches; one is 96 CSS pixels
 MOST_ROWS = 40  # cells in one picture; the table has all
 MOST_LABELS = 12  # points of one benchmark that still leave room for their names
@@ -62,6 +64,7 @@ class _Sheet:
     slug: str
     width: float
     tips: dict[str, str]
+    common: str = ""
 
     @property
     def narrow(self) -> bool:
@@ -204,10 +207,11 @@ def _accuracy(view: View, scored: Sequence[Row], sheet: _Sheet) -> Figure:
         _reference(axes, rows)
         by_size = len({_size(row) for row in rows}) > 1
         places = [_size(row) / 1e9 if by_size else float(i) for i, row in enumerate(rows)]
+        sheet.common = _common([row.cell.model for row in rows])
         for number, (row, x) in enumerate(zip(rows, places, strict=True)):
             _point(axes, row, x, SERIES[settings.index(tuple(row.cell.axes.items())) % len(SERIES)], sheet)
             if len(rows) <= MOST_LABELS and by_size:
-                _name(axes, row, x, below=bool(number % 2))
+                _name(axes, _short(row, sheet), row.result, x, below=bool(number % 2))
         axes.set_title(name)
         axes.set_ylabel("accuracy")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.0f} %"))
@@ -216,7 +220,7 @@ def _accuracy(view: View, scored: Sequence[Row], sheet: _Sheet) -> Figure:
         if by_size:
             _size_axis(axes, places)
         else:
-            axes.set_xticks(places, [_short(row) for row in rows], rotation=90 if len(rows) > 4 else 0)
+            axes.set_xticks(places, [_short(row, sheet) for row in rows], rotation=90 if len(rows) > 4 else 0)
     _legend(figure, settings)
     return figure
 
@@ -241,28 +245,24 @@ def _point(axes: Axes, row: Row, x: float, style: tuple[str, str], sheet: _Sheet
     axes.plot([x], [result.accuracy], marker, color=colour, markersize=5, zorder=3, gid=sheet.tip(text))
 
 
-def _name(axes: Axes, row: Row, x: float, *, below: bool) -> None:
-    result = row.result
-    assert result is not None
+def _name(axes: Axes, text: str, result: Result | None, x: float, *, below: bool) -> None:
+    assert result is not None  # only scored rows are drawn
     y, away, side = (result.wilson_low, -3, "top") if below else (result.wilson_high, 3, "bottom")
     axes.annotate(
-        _short(row),
-        (x, y),
-        xytext=(0, away),
-        textcoords="offset points",
-        ha="center",
-        va=side,
-        fontsize=7.5,
-        color=MUTED,
+        text, (x, y), xytext=(0, away), textcoords="offset points", ha="center", va=side, fontsize=7.5, color=MUTED
     )
 
 
-def _short(row: Row) -> str:
-    """The quantization alone where it tells the model, else its whole name."""
-    model = row.record.model if row.record else None
-    name = row.cell.model
-    label = (model.quantization or "") if model else ""
-    return label if label and label.lower() in name.lower() else name
+def _common(names: Sequence[str]) -> str:
+    """Return what all names begin with, up to the last separator: it tells nothing in a small picture."""
+    first, last = min(names), max(names)
+    same = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    # Where one name begins another, cutting at the separator leaves something of both.
+    return first[: max(first.rfind(sign, 0, same) for sign in "-_.") + 1] if first != last else ""
+
+
+def _short(row: Row, sheet: _Sheet) -> str:
+    return row.cell.model.removeprefix(sheet.common)
 
 
 def _size(row: Row) -> int:
@@ -271,11 +271,12 @@ def _size(row: Row) -> int:
 
 
 def _size_axis(axes: Axes, places: Sequence[float]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if min(places) > 0 and max(places) / min(places) > 6:
         axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
     small = max(places) < 1

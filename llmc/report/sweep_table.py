@@ -20,6 +20,7 @@ SCHEMA = "llmc.report/1"
 COLUMNS = (
     "model",
     "benchmark",
+    "verdict",
     "size",
     "bits/weight",
     "accuracy",
@@ -28,7 +29,6 @@ COLUMNS = (
     "its 95 % CI",
     "flips",
     "p (Holm)",
-    "verdict",
     "time",
 )
 STYLES = {
@@ -66,6 +66,7 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         row.label,
         row.cell.benchmark,
+        row.verdict,
         size(model.size if model else None),
         "-" if bits is None else f"{bits:.2f}",
         percent(result.accuracy, 2) if result else "-",
@@ -74,7 +75,6 @@ def cells(row: Row) -> tuple[str, ...]:
         "{} to {}".format(*map(points, pair.interval)) if pair else "-",
         percent(pair.pairs.flip_rate) if pair else "-",
         p_value(pair.p_holm) if pair else "-",
-        row.verdict,
         duration(row.cell.seconds),
     )
 
@@ -87,11 +87,11 @@ def results_table(view: View, width: int = 120) -> Table:
     rows = [cells(row) for row in view.rows]
     narrow = width < WIDE
     left_out = SECONDARY if narrow else ()
-    shown = [i for i, name in enumerate(COLUMNS) if name not in left_out and (i < 2 or any(r[i] != "-" for r in rows))]
+    shown = [i for i, name in enumerate(COLUMNS) if name not in left_out and (i < 3 or any(r[i] != "-" for r in rows))]
     table = Table(box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold")
     for i in shown:
         name = COLUMNS[i]
-        justify: Literal["left", "right"] = "left" if i < 2 or name == "verdict" else "right"
+        justify: Literal["left", "right"] = "left" if i < 3 else "right"
         table.add_column(name, justify=justify, overflow="fold", no_wrap=i >= 2)
     for row in rows:
         style = STYLES.get(row[COLUMNS.index("verdict")], "bold red")
@@ -101,12 +101,13 @@ def results_table(view: View, width: int = 120) -> Table:
 
 def show_sweep(view: View) -> None:
     """Print a sweep: first what has no score and why, then the table, the gate, and where it all lies."""
-    for row in view.untrusted[:LISTED]:
-        console.show_text(f"{row.status}: {row.id}: {row.problem}")
-        if row.remedy:
-            console.show_text(f"  fix: {row.remedy}")
-    if len(view.untrusted) > LISTED:
-        console.show_text(f"... and {len(view.untrusted) - LISTED} more without a score")
+    without = problems(view)
+    for rows in without[:LISTED]:
+        console.show_text(f"{rows[0].status}: {', '.join(row.id for row in rows)}: {rows[0].problem}")
+        if rows[0].remedy:
+            console.show_text(f"  fix: {rows[0].remedy}")
+    if len(without) > LISTED:
+        console.show_text(f"... and more without a score, for {len(without) - LISTED} other reasons")
     if view.untrusted:
         console.show()
     console.show(results_table(view, console.width()))
@@ -124,6 +125,14 @@ def show_sweep(view: View) -> None:
     console.show_text(f"{headline(view)}; report: `llmc report {view.folder}`")
 
 
+def problems(view: View) -> list[list[Row]]:
+    """Return the cells without a score, together those that have none for the same reason."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in view.untrusted:
+        found.setdefault((row.status, row.problem), []).append(row)
+    return list(found.values())
+
+
 def headline(view: View) -> str:
     """Return how many cells have a trusted run, in one line."""
     good = len(view.rows) - len(view.untrusted)
@@ -135,9 +144,10 @@ def markdown(view: View, plots: Sequence[tuple[str, str]] = ()) -> str:
     lines = [f"# {escaped(view.name)}", "", f"{headline(view)}; {view.map.updated}, llmc {view.map.llmc_version}.", ""]
     if view.untrusted:
         lines += ["## Without a score", "", "These cells are in no comparison and no plot.", ""]
-        for row in view.untrusted:
-            fix = f" Fix: {escaped(row.remedy)}" if row.remedy else ""
-            lines.append(f"- **{row.status}** {escaped(row.id)}: {escaped(row.problem)}{fix}")
+        for rows in problems(view):
+            fix = f" Fix: {escaped(rows[0].remedy)}" if rows[0].remedy else ""
+            names = escaped(", ".join(row.id for row in rows))
+            lines.append(f"- **{rows[0].status}** {names}: {escaped(rows[0].problem)}{fix}")
         lines.append("")
     if view.gate is not None:
         lines += [gate_report.markdown(view.gate)]
@@ -167,7 +177,7 @@ def method(view: View) -> str:
 
 
 def _rule(column: int) -> str:
-    return "---" if column < 2 or COLUMNS[column] == "verdict" else "---:"
+    return "---" if column < 3 else "---:"
 
 
 def escaped(text: str) -> str:
