@@ -22,6 +22,7 @@ def main() -> None:
         code = _answer(sys.argv[1:])
     except KeyboardInterrupt:  # while modules were still being imported, or once more during the good-bye
         code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's own clean-up is not to be told any more
     sys.exit(code)
 
 

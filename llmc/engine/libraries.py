@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -10,10 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from llmc.errors import EngineError
+from llmc.files import is_file
 
 OURS = re.compile(r"^lib(llama|ggml|mtmd)")
 BACKEND = re.compile(r"^libggml-.+\.(so|dylib)(\.\d+)*$")
 TOOL_SECONDS = 30.0
+SCRIPT_BYTES = 1 << 16
 
 
 def engine_libraries(binary: Path) -> tuple[Path, ...]:
@@ -21,13 +24,40 @@ def engine_libraries(binary: Path) -> tuple[Path, ...]:
 
     These are the libllama*, libggml* and libmtmd* libraries it is linked against (or any library that lies
     beside it), and the backends ggml opens at run time from the program's own folder, from the places where
-    distributions put them, and from ``$GGML_BACKEND_PATH``. A static program has none. EngineError when the
+    distributions put them, and from ``$GGML_BACKEND_PATH``. A static program has none; a wrapper script has
+    the programs that it names, and theirs. EngineError when the
     loader cannot find a library the program needs.
     """
     binary = binary.resolve()
+    found = _libraries(binary)
+    for program in named_in_script(binary):
+        found.add(program)
+        with contextlib.suppress(EngineError):  # the wrapper may be what sets the library path
+            found |= _libraries(program)
+    return tuple(sorted(found - {binary}, key=lambda path: (path.name, str(path))))
+
+
+def _libraries(binary: Path) -> set[Path]:
     linked = [p for p in linked_libraries(binary) if OURS.match(p.name) or p.parent == binary.parent]
-    found = {path.resolve() for path in (*linked, *_opened_at_run_time(binary, linked))}
-    return tuple(sorted(found, key=lambda path: (path.name, str(path))))
+    return {path.resolve() for path in (*linked, *_opened_at_run_time(binary, linked))}
+
+
+def named_in_script(script: Path) -> list[Path]:
+    """Return the programs that a wrapper script names by their full paths, interpreters aside.
+
+    A wrapper stays the same when the llama.cpp behind it is built again. One that finds it by other means
+    (PATH, a variable) cannot be looked through.
+    """
+    try:
+        with script.open("rb") as stream:
+            text = stream.read(SCRIPT_BYTES)
+    except OSError:
+        return []
+    if not text.startswith(b"#!"):
+        return []
+    words = re.findall(r"/[^\s\"'`$;|&<>()]+", text.partition(b"\n")[2].decode("utf-8", "surrogateescape"))
+    found = (Path(word) for word in words)
+    return [path.resolve() for path in dict.fromkeys(found) if is_file(path) and os.access(path, os.X_OK)]
 
 
 def linked_libraries(binary: Path) -> list[Path]:

@@ -30,6 +30,7 @@ from llmc.files import cache_dir, read_cache, write_cache
 Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 LIMITS = Limits(timeout=120.0, stall=60.0, exit_grace=10.0)
+TEXT_LIMITS = Limits(timeout=60.0, stall=20.0, exit_grace=10.0)
 CONTEXT_PER_SEQUENCE, SEQUENCES, LONG_TASK = 64, 8, 420  # 420 tokens: more than 64 or 256, less than 8 * 64
 MANY_SEQUENCES = 128
 
@@ -108,11 +109,14 @@ class _Prober:
         # Unused vocabulary makes the engine slow enough at its exit to get its last lines out (see launch).
         self.model = KnownAnswerModel(padding=20_000)
         self.runs = 0
+        self.hung = False
 
     def probe(self, key: str) -> ProbeResult:
         help_text = self._text("--help")
         flags = parse_flags(help_text)
-        version_text = self._text("--version") if not flags or "--version" in flags else ""
+        # An engine that hangs is not asked the same in other words: each answer would take a minute.
+        ask_version = "--version" in flags or not (flags or self.hung)
+        version_text = self._text("--version") if ask_version else ""
         version, build = parse_version(version_text)
         model = self.model.write(self.folder / "model.gguf")
         known = mcbin.write(self.folder / "known.bin", known_tasks())
@@ -148,9 +152,10 @@ class _Prober:
         self.runs += 1
         out, err = self.folder / f"{self.runs}.out", self.folder / f"{self.runs}.err"
         command = [*self.files.command, *arguments]
-        outcome = run_process(command, stdout_log=out, stderr_log=err, env=self.environment, limits=LIMITS)
+        outcome = run_process(command, stdout_log=out, stderr_log=err, env=self.environment, limits=TEXT_LIMITS)
         if outcome.ended_by == "interrupted":
             raise KeyboardInterrupt
+        self.hung = self.hung or outcome.ended_by != "itself"
         parts = []
         for path in (out, err):
             with path.open("rb") as stream:
@@ -170,6 +175,8 @@ class _Prober:
             if not answer.reason:
                 return base, extra, answer
             first = first or (base, extra, answer)
+            if self.hung:
+                break
         assert first is not None
         return first
 
@@ -205,6 +212,7 @@ class _Prober:
             environment=self.environment,
             limits=LIMITS,
         ).not_interrupted()
+        self.hung = self.hung or result.outcome.ended_by != "itself"
         return result, {name: parse(combined=path.read_bytes()) for name, path in logs.items()}
 
     def _scores(self, model: Path, task: mcbin.Task, arguments: Sequence[str]) -> bool:

@@ -77,7 +77,7 @@ class PreparedModel:
 def prepare_engine(settings: Settings, first: FirstTime) -> PreparedEngine:
     """Find the engine, probe it and make its environment; raises EngineError or RefusedError."""
     files = locate(settings.engine)
-    with first.measure("probe"):
+    with first.measure("probe"), console.progress(f"probe of {files.binary.name}"):
         result = require_usable(probe(files))
     found = find_binding()
     binding = Binding(site=found[0], lib=found[1]) if found else None

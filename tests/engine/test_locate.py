@@ -382,3 +382,14 @@ def test_ldd_is_read() -> None:
     assert libraries.parse_ldd("\tnot a dynamic executable\n", Path("x")) == []
     with pytest.raises(EngineError, match=r"x cannot start: the loader does not find libcudart\.so\.12"):
         libraries.parse_ldd(text + "\tlibcudart.so.12 => not found\n", Path("x"))
+
+
+def test_a_wrapper_is_known_by_what_it_starts(tmp_path: Path) -> None:
+    real, wrapper = program(tmp_path / "real" / "llama-perplexity"), tmp_path / "llama-perplexity"
+    wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={tmp_path}/real exec "{real}" "$@"\n')
+    wrapper.chmod(0o755)
+    before = locate(str(wrapper))
+    assert real.resolve() in before.libraries
+    first = identity(before)
+    real.write_bytes(real.read_bytes() + b"# built again\n")
+    assert identity(locate(str(wrapper))) != first

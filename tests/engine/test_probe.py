@@ -10,6 +10,7 @@ from fake_engine import install
 from llmc.engine import probe as module
 from llmc.engine.locate import locate
 from llmc.engine.probe import known_tasks, parse_devices, parse_flags, parse_version, probe, require_usable
+from llmc.engine.process import Limits
 from llmc.errors import RefusedError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -122,3 +123,27 @@ def test_devices() -> None:
 )
 def test_flash_attention_style(line: str, style: str) -> None:
     assert module.flash_attention_style(line) == style
+
+
+def test_only_a_usable_engine_is_remembered(
+    fake_engine: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_ENGINE", "exit=1")  # out of memory, say
+    assert not probe(locate()).usable
+    monkeypatch.delenv("FAKE_ENGINE")
+    assert probe(locate()).usable
+    monkeypatch.setenv("FAKE_ENGINE", "exit=1")
+    assert probe(locate()).usable
+    assert not probe(locate(), force=True).usable
+    assert not probe(locate()).usable
+
+
+def test_an_engine_that_hangs_is_asked_once(fake_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = Limits(timeout=1.0, stall=0.5, interrupt_grace=0.1, terminate_grace=0.1)
+    monkeypatch.setattr(module, "LIMITS", quick)
+    monkeypatch.setenv("FAKE_ENGINE_LOG", str(tmp_path / "calls"))
+    monkeypatch.setenv("FAKE_ENGINE", "hang=loading")
+    found = probe(locate())
+    assert not found.usable and "ended after" in found.reason
+    asked = [line for line in (tmp_path / "calls").read_text().splitlines() if "--multiple-choice" in line]
+    assert len(asked) == 1
