@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LINE_HEADS = tuple([f"\n{letter}. " for letter in _LETTERS])
 _BRACKETS = re.compile(r"\[.*?\]")
 _CLUE = re.compile(r"(.*?):\s*(.*)")
 _BLANK_AT_END = "  _  ."
@@ -64,9 +65,10 @@ def _subject(subject: Any) -> tuple[str]:
 def _options_in_question(question: Any, *options: Any) -> tuple[str]:
     """Return the question without the lettered options at its end, which must be the options in order."""
     text = _text(question, "question")
-    columns = [f"option{number}" for number in range(1, len(options) + 1)]
-    texts = [_text(option, column) for option, column in zip(options, columns, strict=True)]
-    lines = "".join(f"\n{letter}. {option}" for letter, option in zip(_LETTERS, texts, strict=False))
+    if {*map(type, options)} != {str}:
+        for number, option in enumerate(options, 1):
+            _text(option, f"option{number}")
+    lines = "".join([head + option for head, option in zip(_LINE_HEADS, options, strict=False)])
     if not text.endswith(lines):
         raise RowProblem("has a question that does not end in its own options, lettered and in order")
     return (text[: -len(lines)],)

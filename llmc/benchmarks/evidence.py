@@ -93,7 +93,7 @@ class Witness:
 
     def group(self, values: Sequence[Any]) -> str | None:
         """Return the part of the source, or the group, that a row belongs to."""
-        found = [str(values[at]) for at in self._groups if values[at] is not None]
+        found = [str(values[at]) for at in self._groups if values[at] is not None] if self._groups else ()
         return ("_".join(found).lower() if self._spec.source.configs else found[0]) if found else None
 
     def _read(self, values: Sequence[Any], row: int) -> Evidence:

@@ -13,6 +13,8 @@ from llmc.mcbin import MAX_OPTIONS
 
 __all__ = ["Row", "RowProblem", "RowReader"]
 
+_PLACES = {letter: place for place, letter in enumerate(LETTERS)}
+_GROUPS_KEPT = 4096
 _TYPES = {
     str: "text",
     bool: "true/false",
@@ -61,6 +63,8 @@ class RowReader:
         self._labels = place[choices.labels] if choices.labels else None
         self._id = place[spec.id_field] if spec.id_field else None
         self._groups = [place[name] for name in groups if name]
+        self._known_groups: dict[tuple[Any, ...], str | None] = {}
+        self._is_letter = spec.answer.encoding == "letter"
         self._filled = {
             at: spec.fill[field] for field, (_, at) in zip(spec.fields, self._texts, strict=True) if field in spec.fill
         }
@@ -107,10 +111,17 @@ class RowReader:
 
     def group(self, values: tuple[Any, ...]) -> str | None:
         """Return the config of a row where the source has several, else what its group column says."""
-        found = [str(values[at]) for at in self._groups if values[at] is not None]
-        if not found:
+        if not self._groups:
             return None
-        return config_of(found) if self._spec.source.configs else found[0]
+        key = tuple([values[at] for at in self._groups])
+        try:
+            return self._known_groups[key]
+        except (KeyError, TypeError):
+            found = [str(value) for value in key if value is not None]
+        named = None if not found else config_of(found) if self._spec.source.configs else found[0]
+        if len(self._known_groups) < _GROUPS_KEPT and all(type(value) is str for value in key):
+            self._known_groups[key] = named
+        return named
 
     def _read_choices(self, values: tuple[Any, ...]) -> tuple[str, ...]:
         spec = self._spec.choices
@@ -145,6 +156,8 @@ class RowReader:
     def _read_gold(self, values: tuple[Any, ...], choices: tuple[str, ...]) -> int:
         column, encoding = self._spec.answer.column, self._spec.answer.encoding
         answer = values[self._answer]
+        if self._is_letter and type(answer) is str and _PLACES.get(answer, len(choices)) < len(choices):
+            return _PLACES[answer]
         if answer is None or answer == "":
             raise RowProblem(f"has no answer in {column}", "unlabelled")
         if encoding == "label":
