@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--batch-tokens", type=int, action="append")
     given = parser.parse_args()
     good = True
-    for size in given.batch_tokens or [Settings().batch_tokens]:
+    for size in given.batch_tokens or [None]:
         settings = Settings(batch_tokens=size, threads=given.threads)
         for form in TARGETS:
             for bench in vars(given)[form.replace("-", "_")]:

@@ -172,3 +172,51 @@ def _rotated(x: Any) -> Any:
     turned = np.empty_like(x)
     turned[..., 0::2], turned[..., 1::2] = even * cos - odd * sin, even * sin + odd * cos
     return turned
+
+
+def write_mamba(
+    vocabulary: Path, path: Path, *, width: int = 32, inner: int = 64, state: int = 16, rank: int = 8
+) -> Path:
+    """Write a Mamba of one layer with random weights: a model that keeps a state and no cache."""
+    header = read_header(vocabulary)
+    data = vocabulary.read_bytes()
+    spans = [span for key, span in header.spans.items() if key.startswith("tokenizer.")]
+    size = header.lengths["tokenizer.ggml.tokens"]
+    chance = np.random.default_rng(1)
+    width, inner, state, rank, kernel = 32, 64, 16, 8, 4
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (size, width),
+        "output_norm.weight": (width,),
+        "blk.0.attn_norm.weight": (width,),
+        "blk.0.ssm_in.weight": (2 * inner, width),
+        "blk.0.ssm_conv1d.weight": (inner, kernel),
+        "blk.0.ssm_conv1d.bias": (inner,),
+        "blk.0.ssm_x.weight": (rank + 2 * state, inner),
+        "blk.0.ssm_dt.weight": (inner, rank),
+        "blk.0.ssm_dt.bias": (inner,),
+        "blk.0.ssm_a": (inner, state),
+        "blk.0.ssm_d": (inner,),
+        "blk.0.ssm_out.weight": (width, inner),
+    }
+    tensors = {name: (0.5 * chance.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+    tensors["blk.0.ssm_a"] = -np.abs(tensors["blk.0.ssm_a"]) - np.float32(0.1)
+    pairs = {
+        "general.architecture": "mamba",
+        "general.name": "tiny",
+        "mamba.context_length": 4096,
+        "mamba.embedding_length": width,
+        "mamba.feed_forward_length": 0,
+        "mamba.attention.head_count": 0,
+        "mamba.block_count": 1,
+        "mamba.ssm.conv_kernel": kernel,
+        "mamba.ssm.inner_size": inner,
+        "mamba.ssm.state_size": state,
+        "mamba.ssm.time_step_rank": rank,
+        "mamba.attention.layer_norm_rms_epsilon": EPSILON,
+    }
+    described = [(name, F32, tuple(reversed(tensor.shape))) for name, tensor in tensors.items()]
+    raw = b"".join(data[begin:end] for begin, end in spans)
+    whole = gguf_bytes(pairs, described, raw_pairs=raw, raw_count=len(spans))
+    body = b"".join(tensor.tobytes() + bytes(-tensor.nbytes % 32) for tensor in tensors.values())
+    path.write_bytes(whole[: len(whole) - len(body)] + body)
+    return path

@@ -26,7 +26,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kv_type": ("f16", "f32"),
 }
 MOST_SEQUENCES = 256  # LLAMA_MAX_SEQ of llama.cpp
-BATCH_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,11 @@ class Settings:
     log-probability without the question, where an item has an ``uncond_context``.
 
     The rest says how it is computed, and moves figures by rounding only. ``batch_tokens`` are the tokens beyond a
-    kept stem that one filling of the cache aims at, and the most that one call decodes. ``road`` "plain" evaluates
-    one sequence at a time with the cache cleared; "auto" does so for models that cannot share a prefix.
-    ``flash_attention`` "auto" is off where everything runs on the CPU: there it makes quantized weights give other
-    answers when only the batches change. ``threads`` None is one for each physical core, ``gpu_layers`` None what
-    libllama does by itself.
+    kept stem that one filling of the cache aims at, and the most that one call decodes; None is what is fastest where
+    it runs (see ``native.limits``). ``road`` "plain" evaluates one sequence at a time with the cache cleared; "auto"
+    does so for models that cannot share a prefix. ``flash_attention`` "auto" is off where everything runs on the CPU:
+    there it makes quantized weights give other answers when only the batches change. ``threads`` None is one for each
+    physical core, ``gpu_layers`` None what libllama does by itself.
     """
 
     tokenization: Tokenization = "joint"
@@ -51,7 +50,7 @@ class Settings:
     context: int | None = None
     uncond: bool = False
     road: Road = "auto"
-    batch_tokens: int = BATCH_TOKENS
+    batch_tokens: int | None = None
     max_sequences: int = 128
     kv_type: CacheType = "f16"
     flash_attention: Attention = "auto"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,11 @@ def score_items(
     items = job.items.resolve()
     if not items.is_file():
         raise InputFileError(f"{items} is not a file", "build it with `llmc build`")
+    settings = job.settings
+    if settings.road == "auto" and model.has_recurrent_memory:
+        settings = replace(settings, road="plain")  # older bindings cannot tell by themselves
     try:
-        (folder / JOB_FILE).write_text(Job(items, job.settings, job.indices, job.done).to_json(), encoding="utf-8")
+        (folder / JOB_FILE).write_text(replace(job, items=items, settings=settings).to_json(), encoding="utf-8")
     except OSError as error:
         raise os_error(error, "write", "choose another folder with --out, or make room") from error
     auditor = Auditor(chosen_items(items, job.indices), on_result, on_announce)

@@ -49,7 +49,7 @@ def run(model_path: Path, job: Job, say: Say, flush: Callable[[], None]) -> None
     if job.settings.road == "shared" and not share:
         raise Refused("no-shared-prefix", "the model keeps a state instead of a cache, which sequences cannot share")
     room = job.settings.context or model.trained_context
-    bounds = limits(job.settings, model.vocabulary_size, share=share)
+    bounds = limits(job.settings, model, share=share)
     chunks = Chunks(job, model, bounds, room, os.cpu_count() or 1)
     survey = chunks.survey()
     context = Context(model, job.settings, bounds, survey.cells, survey.sequences)

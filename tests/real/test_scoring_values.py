@@ -258,7 +258,7 @@ def test_the_known_answer_model(share: str, scorer: Scorer, known_model: Path) -
         for text, option, mean in zip(each.continuations, scored.options, means, strict=True):
             tail = model.tokenize(each.context + text)[before:]
             assert option.sum_logprob == pytest.approx(math.fsum(model.logprobs[t] for t in tail), abs=1e-4)
-            assert option.tokens == len(tail) and option.llama_mean == pytest.approx(mean, abs=1e-5)
+            assert option.tokens == len(tail) and option.llama_mean == pytest.approx(mean, abs=1e-4)
 
 
 def test_a_cut_question_is_evaluated_from_where_it_was_cut(tiny: Made, scorer: Scorer) -> None:
