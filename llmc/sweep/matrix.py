@@ -151,7 +151,7 @@ def _entry_models(entry: ModelEntry, file: YamlFile, where: Location) -> list[Mo
             )
         return [ModelSource(entry.name or _stem(path.name), str(path)) for path in paths]
     if beside.exists():
-        return [ModelSource(entry.name or _stem(beside.name), str(beside))]
+        return [ModelSource(entry.name or _stem(beside.name), str(_existing(text, file, where)))]
     try:
         parsed = parse_reference(text)
     except UsageError as error:

@@ -1,0 +1,115 @@
+"""What a sweep's configuration may say, and how every mistake in it is answered."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import InputFileError
+from llmc.sweep.config import SweepConfig, load_config
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def load(folder: Path, text: str) -> SweepConfig:
+    return load_config(written(folder, text))[0]
+
+
+GOOD = "name: s\nmodels: [a.gguf]\nbenchmarks: [b.bin]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (GOOD + "benchmark: [c.bin]\n", 4, "unknown key benchmark; did you mean benchmarks?"),
+        (GOOD + "limt: 20\n", 4, "unknown key limt; did you mean limit?"),
+        (GOOD + "gate: {margn: 2}\n", 4, "unknown key gate.margn; did you mean margin?"),
+        (GOOD + "executor:\n  kind: ray\n  adress: auto\n", 6, "did you mean address?"),
+        ("name: s\nbenchmarks: [b]\nmodels:\n  - a.gguf\n  - {hf: o/r, label: [Q8_0]}\n", 5, "did you mean labels?"),
+        (GOOD + "baseline: {modell: a}\n", 4, "did you mean model?"),
+        (GOOD + "limit: 0\n", 4, "limit"),
+        (GOOD + "limit: many\n", 4, "limit"),
+        (GOOD + "on_hazard: ignore\n", 4, "on_hazard"),
+        (GOOD + "limit: 3\nlimit: 4\n", 5, "the key limit stands twice"),
+        (GOOD + "executor: {kind: ray, jobs: 2}\n", 4, "jobs: has no meaning for executor kind ray"),
+        (GOOD + "executor: {num_gpus: 2}\n", 4, "num_gpus: has no meaning for executor kind local"),
+        (GOOD + "executor: slurm\n", 4, "executor.kind"),
+        (GOOD + "limit: 3\nlike_llama: 4\n", 1, "exclude each other"),
+        (GOOD + "quantize: [Q8_0]\n", 1, "quantize: needs base:"),
+        (GOOD + "base: x.gguf\n", 1, "base: needs quantize:"),
+        (GOOD + "imatrix: x\n", 1, "imatrix: is for quantize:"),
+        (GOOD + "axes: {kv: {}}\n", 1, "axis kv has no values"),
+        (GOOD + "gate: {runs: [x]}\n", 1, "gate.runs"),
+        ("name: s\nbenchmarks: [b]\n", 1, "nothing to score"),
+        ("models: [a]\nbenchmarks: [b]\n", 1, "name is missing"),
+        ("name: s\nmodels: [a]\nbenchmarks: []\n", 3, "benchmarks"),
+        ("name: a/b\nmodels: [a]\nbenchmarks: [b]\n", 1, "name"),
+        ("name: s\nbenchmarks: [b]\nmodels: [{hf: o/r}]\n", 3, "needs labels:"),
+        ("name: s\nbenchmarks: [b]\nmodels: [{name: x}]\n", 3, "either model: or hf:"),
+        ("name: s\nbenchmarks: [b]\nmodels: [{model: x.gguf, labels: [Q8_0]}]\n", 3, "belong to hf:"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(InputFileError) as caught:
+        load_config(path)
+    assert f"{path}:{line}: " in caught.value.what and said in caught.value.what
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words", "name: [unclosed", "a: &x 1\nb: *y\n"])
+def test_what_is_no_configuration_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputFileError):
+        load(tmp_path, text)
+
+
+def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="cannot read"):
+        load_config(tmp_path / "none.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputFileError, match="not UTF-8"):
+        load_config(tmp_path / "bytes.yaml")
+
+
+def test_several_mistakes_are_all_told(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError) as caught:
+        load(tmp_path, GOOD + "limt: 1\nsed: 2\n")
+    assert "limt" in caught.value.what and "sed" in caught.value.what
+
+
+def test_flags_are_split_as_a_shell_does_and_names_stay_names(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        GOOD
+        + """
+flags: -t 4 --device 'none'
+axes:
+  fa: {on: -fa on, off: [-fa, off]}
+  threads: {4: -t 4, 8: -t 8}
+quantize: Q8_0
+base: x.gguf
+""",
+    )
+    assert config.flags == ("-t", "4", "--device", "none")
+    assert config.axes["fa"] == {"on": ("-fa", "on"), "off": ("-fa", "off")}
+    assert list(config.axes["threads"]) == ["4", "8"] and config.quantize == ("Q8_0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"), [("[0, 1]", ("0", "1")), ("['0+1', '2+3']", ("0+1", "2+3")), ("[[0, 1], 2]", ("0+1", "2"))]
+)
+def test_gpus_are_written_in_any_natural_way(tmp_path: Path, text: str, slots: tuple[str, ...]) -> None:
+    assert load(tmp_path, GOOD + f"executor: {{gpus: {text}}}\n").executor.gpus == slots
+
+
+def test_a_gates_baseline_file_lies_beside_the_configuration(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD + "gate: {baseline: baseline.json}\n")
+    assert config.gate is not None and config.gate.baseline == str(tmp_path / "baseline.json")
+    named = load(tmp_path, GOOD + "gate: {baseline: another-sweep}\n")
+    assert named.gate is not None and named.gate.baseline == "another-sweep"
