@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from llmc.errors import UsageError
 
@@ -35,3 +36,31 @@ def like_llama(tasks: int, count: int) -> list[int]:
         left[j] = left[-1]
         left.pop()
     return picked
+
+
+def document_sample(tasks: int, count: int, seed: int) -> list[int]:
+    """Return ``count`` of ``tasks`` indices as olmes draws documents, in the order drawn; all, in order, if as many.
+
+    olmes: ``random.Random(random_subsample_seed).sample(documents, limit)``, the seed being 1234 unless changed.
+    """
+    if count >= tasks:
+        return list(range(tasks))
+    return random.Random(seed).sample(range(tasks), count)
+
+
+def even_sample(groups: Sequence[str | None], count: int, seed: int) -> list[int]:
+    """Return ``count`` indices in file order, as many of each group as of any other as far as the groups go.
+
+    Where it does not divide, the smallest groups that have enough give one more (of equal ones the first).
+    """
+    places: dict[str | None, list[int]] = {}
+    for index, group in enumerate(groups):
+        places.setdefault(group, []).append(index)
+    chosen: list[int] = []
+    left = count
+    smallest_first = sorted(places.values(), key=len)
+    for number, own in enumerate(smallest_first):
+        share = min(len(own), -(-left // (len(smallest_first) - number)))
+        chosen += [own[i] for i in seeded_sample(len(own), share, seed)]
+        left -= share
+    return sorted(chosen)

@@ -43,8 +43,8 @@ def _write_subset(
         if known is not None and known.recipe == recipe and not manifest.mismatch(known, out):
             return known
         with staged(out, name) as folder:
-            items = _pick(path, parent, indices)
-            counts = _write_items(folder / f"{name}.bin", items)
+            items = pick_items(path, parent, indices)
+            counts = write_items(folder / f"{name}.bin", items)
             own = {"name": name, "files": records(folder, name), **figures(counts)}
             own |= {"selection": selection, "recipe": recipe, "llmc": __version__}
             entry = ManifestEntry.model_validate(_inherited(path, parent, digest, items) | own)
@@ -53,7 +53,7 @@ def _write_subset(
     return entry
 
 
-def _pick(path: Path, parent: ManifestEntry | None, indices: list[int]) -> list[Item]:
+def pick_items(path: Path, parent: ManifestEntry | None, indices: list[int]) -> list[Item]:
     """Return the items at ``indices`` in that order, numbered anew."""
     wanted = set(indices)
     if not indices or len(wanted) != len(indices) or min(wanted) < 0:
@@ -85,7 +85,8 @@ def _items_of(path: Path, parent: ManifestEntry | None, first: int) -> Iterator[
             yield item
 
 
-def _write_items(path: Path, items: Iterable[Item]) -> Counts:
+def write_items(path: Path, items: Iterable[Item]) -> Counts:
+    """Write a .bin and its item file into a folder of the caller's own; return what was counted."""
     counts = Counts()
     with mcbin.Writer(path) as binary, ItemWriter(items_path(path)) as writer:
         for item in items:
@@ -100,9 +101,14 @@ def _inherited(path: Path, parent: ManifestEntry | None, digest: str, items: lis
     if parent is None:
         file = SourceFile(name=path.name, sha256=digest)
         return {"source": SourceRecord(via="bin", path=str(path), files=(file,))}
+    return {**dict(parent), "warnings": inherited_warnings(parent, items)}
+
+
+def inherited_warnings(parent: ManifestEntry, items: Iterable[Item]) -> tuple[Warned, ...]:
+    """Return a file's warnings as far as they name these of its items."""
     ids = {item.id for item in items}
     warnings = []
     for warned in parent.warnings:
         if named := tuple(item_id for item_id in warned.ids if item_id in ids):
             warnings.append(Warned(kind=warned.kind, count=len(named), ids=named, detail=warned.detail))
-    return {**dict(parent), "warnings": warnings}
+    return tuple(warnings)

@@ -227,7 +227,7 @@ def test_a_full_disk_for_real(tmp_path: Path, small_specs: Path) -> None:
     path = tmp_path / "x.items.parquet"
     path.symlink_to("/dev/full")
     with pytest.raises(InputFileError, match="No space left"):
-        subset._write_items(tmp_path / "x.bin", read_items_of(tmp_path))
+        subset.write_items(tmp_path / "x.bin", read_items_of(tmp_path))
 
 
 def read_items_of(tmp_path: Path) -> Any:
