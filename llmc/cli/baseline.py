@@ -44,13 +44,12 @@ def show(
     json: Json = False,
 ) -> int:
     """Show what a baseline file holds."""
-    from rich.table import Table
-
     from llmc.judge.baseline import open_baseline
     from llmc.report.run_table import interval, percent
+    from llmc.report.tables import plain_table
 
     entries = [run.required() for run in open_baseline(file)]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     for name in ("benchmark", "model"):
         table.add_column(name, overflow="fold")
     for name in ("tasks", "accuracy", "95 % CI"):

@@ -23,12 +23,11 @@ app.add_typer(bench, name="bench")
 @bench.command("list")
 def list_benchmarks(json: Json = False) -> None:
     """List every benchmark with its form, splits, source and licence."""
-    from rich.table import Table
-
     from llmc.benchmarks import spec
+    from llmc.report.tables import plain_table
 
     found = [spec.find(name) for name in spec.catalogue()]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("benchmark", no_wrap=True)
     for column in ("form", "splits and tasks, default first", "protocols", "licence"):
         table.add_column(column, overflow="fold")

@@ -155,11 +155,11 @@ def _limited(target: Target, limit: int | None, seed: int) -> Target:
 
 
 def _show(built: list[ManifestEntry], out: Path) -> None:
-    from rich.table import Table
+    from llmc.report.tables import plain_table
 
     if not built:
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("benchmark", no_wrap=True)
     for name in ("tasks", "options", "chance", "majority"):
         table.add_column(name, justify="right")

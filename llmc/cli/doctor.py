@@ -15,17 +15,17 @@ MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[bold red]
 @app.command()
 def doctor(json: Json = False) -> int:
     """Check engine, binding, compiler, memory, caches and settings; exit 2 when `llmc run` could not work."""
-    from rich.table import Column, Table
     from rich.text import Text
 
     from llmc.report.doctor import checks
+    from llmc.report.tables import plain_table
 
     with console.progress("Looking around") as advance:
         found = []
         for done, check in enumerate(checks(), start=1):
             found.append(check)
             advance(done, check.name)
-    table = Table("what", "state", Column("found", overflow="fold"))
+    table = plain_table("what", "state", "found")
     for check in found:
         detail = Text(check.detail)
         if check.remedy:

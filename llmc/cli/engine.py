@@ -58,11 +58,10 @@ def install(
 @engine_app.command("list")
 def list_engines(json: Json = False) -> int:
     """List the engines in the cache, and the one a run would use."""
-    from rich.table import Column, Table
-
     from llmc.engine.install import flaw
     from llmc.engine.locate import engines_dir, installed, locate
     from llmc.errors import EngineError
+    from llmc.report.tables import plain_table
 
     engines = installed()
     state = {engine.name: flaw(engine) for engine in engines}
@@ -71,7 +70,7 @@ def list_engines(json: Json = False) -> int:
     except EngineError as failure:
         used, why = None, f"{failure.what}: {failure.remedy}"
     if engines:
-        table = Table("engine", "llama.cpp", "backend", "installed", Column("state", overflow="fold"))
+        table = plain_table("engine", "llama.cpp", "backend", "installed", "state")
         for e in engines:
             build = f"build {e.meta.get('build', '?')}"
             table.add_row(e.name, build, e.backend, str(e.meta.get("installed", "")), state[e.name] or "whole")
@@ -100,16 +99,16 @@ def probe_engine(
     json: Json = False,
 ) -> int:
     """Learn what an engine does from questions with known answers; exit 2 when it cannot be used."""
-    from rich.table import Column, Table
     from rich.text import Text
 
     from llmc.engine.locate import locate
     from llmc.engine.probe import probe
+    from llmc.report.tables import plain_table
 
     with console.progress("Probing the engine"):
         result = probe(locate(path), force=force)
     data = result.model_dump(mode="json")
-    table = Table("what", Column("learned", overflow="fold"))
+    table = plain_table("what", "learned")
     for name, value in data.items():
         table.add_row(name.rstrip("_").replace("_", " "), Text(_cell(value)))
     console.show(table)

@@ -27,11 +27,10 @@ def explain(
 
 
 def _list() -> None:
-    from rich.table import Table
-
     from llmc.finding_pages import PAGES
+    from llmc.report.tables import plain_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("finding", no_wrap=True)
     table.add_column("severity", no_wrap=True)
     table.add_column("what it says")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llmc.judge.compare import FEW_FLIPS, Comparison, Pair
 from llmc.judge.stats import Estimate
 from llmc.report.run_table import interval, percent
+from llmc.report.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,9 +42,7 @@ def tables(comparison: Comparison) -> Iterator[tuple[str, Table]]:
 
 
 def _table(pairs: Sequence[Pair], confidence: float) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("candidate", overflow="fold")
     for name in ("accuracy", "points", f"{100 * confidence:g} % CI", "lost", "gained", "flips", "p", "p (Holm)"):
         table.add_column(name, justify="right")
@@ -122,9 +121,7 @@ def _estimate(value: Estimate) -> str:
 
 def groups_table(pair: Pair) -> Table:
     """One row a group: both accuracies, the difference with its interval, and what flipped."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("group", overflow="fold")
     for name in ("tasks", "baseline", "candidate", "difference", "interval", "lost", "gained"):
         table.add_column(name, justify="right")

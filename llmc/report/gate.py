@@ -9,6 +9,7 @@ from llmc.judge.gate import Case, Outcome, Verdict
 from llmc.judge.noninferiority import NonInferiority
 from llmc.report.compare import points
 from llmc.report.run_table import percent
+from llmc.report.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,10 +50,9 @@ def cells(case: Case) -> tuple[str, ...]:
 
 def table(verdict: Verdict) -> Table:
     """One row a case. Every verdict is a word, never colour alone."""
-    from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = plain_table()
     for name in COLUMNS:
         left = name in COLUMNS[:3] or name == "against"
         made.add_column(name, justify="left" if left else "right", no_wrap=name == "verdict", overflow="fold")

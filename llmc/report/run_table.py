@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmc.report.tables import plain_table
 from llmc.runs.record import RunRecord
 from llmc.stats import wilson
 
@@ -46,10 +47,8 @@ def results_table(runs: Sequence[tuple[Path, RunRecord, bool]], width: int = 120
 
     On a terminal narrower than ``WIDE`` columns a sample's name goes on two lines.
     """
-    from rich.table import Table
-
     narrow = width < WIDE
-    table = Table(box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold")
+    table = plain_table(gap=1 if narrow else 2)
     models = {record.model.ref if record.model else "" for _, record, _ in runs}
     if len(models) > 1:
         table.add_column("model", overflow="fold")
@@ -82,9 +81,7 @@ def _cells(record: RunRecord) -> list[str]:
 
 def metrics_table(record: RunRecord) -> Table:
     """Every metric of a run by the scorer: accuracies in percent, gold values in their own units."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("metric")
     table.add_column("value", justify="right")
     for name, value in (record.metrics or {}).items():
@@ -95,9 +92,7 @@ def metrics_table(record: RunRecord) -> Table:
 
 def groups_table(record: RunRecord) -> Table:
     """Accuracy by group, with its interval; the last row is the mean over groups (macro average)."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("group", overflow="fold")
     for name in ("tasks", "accuracy", "95 % CI"):
         table.add_column(name, justify="right")
