@@ -112,13 +112,35 @@ def _from_hub(spec: Benchmark, split: str, config: str | None) -> Rows:
     if not source.pinned and not source.files and not any(splitfiles.is_data(f.path) for f in listing.files):
         listing = hub.list_files(repo, CONVERTED, "dataset")
     wanted = [file for part in _configs(spec, config) for file in _hub_files(spec, split, part, listing)]
-    with ThreadPoolExecutor(_DOWNLOADS if len(wanted) > 1 else 1) as pool:
-        got = list(pool.map(lambda file: hub.download(repo, file.path, listing.revision, "dataset", file), wanted))
+    got = _download_all(repo, listing, wanted)
     files = _hashes([(file.path, path) for file, path in zip(wanted, got, strict=True)])
     record = _record(
         spec, config, via="hub", revision=listing.revision, requested_revision=listing.requested, files=files
     )
     return Rows(tuple(got), record)
+
+
+def _download_all(repo: str, listing: hub.Listing, wanted: list[hub.RepoFile]) -> list[Path]:
+    """Return the local paths of files, downloaded several at once where there are several."""
+
+    def one(file: hub.RepoFile) -> Path:
+        return hub.download(repo, file.path, listing.revision, "dataset", file)
+
+    def quietly(file: hub.RepoFile) -> Path:
+        with console.progress_to(lambda *step: None):
+            return one(file)
+
+    if len(wanted) == 1:
+        return [one(wanted[0])]
+    got = []
+    with (
+        console.progress(f"Fetching {len(wanted)} files of {repo}", len(wanted)) as advance,
+        ThreadPoolExecutor(_DOWNLOADS) as pool,
+    ):
+        for path in pool.map(quietly, wanted):
+            got.append(path)
+            advance(len(got))
+    return got
 
 
 def _hub_files(spec: Benchmark, split: str, part: str | None, listing: hub.Listing) -> list[hub.RepoFile]:
