@@ -100,7 +100,6 @@ def run(
     Flags after `--` go to llama-perplexity: `llmc run -m model.gguf -b arc-easy -- -t 8`.
     """
     from llmc.engine.plan import parse_bytes
-    from llmc.runs.describe import describe
     from llmc.runs.settings import Settings
     from llmc.scoring.job import Settings as ScoringSettings
 
@@ -143,6 +142,7 @@ def run(
     if not dry_run:
         return _run_all(cells)
     from llmc.report.run_output import show_plans
+    from llmc.runs.describe import describe
 
     plans = [describe(cell) for cell in cells]
     show_plans(plans)

@@ -288,14 +288,11 @@ def score_findings(correct: str, golds: Sequence[int] | None, facts: BinFacts | 
 
 def _one_position(correct: str, golds: Sequence[int]) -> int | None:
     """Return the position that a model which always picks it would have chosen, where that says anything."""
-    import numpy as np
-
-    gold = np.frombuffer(bytes(golds), dtype=np.uint8)
-    right = np.frombuffer(correct.encode("ascii"), dtype=np.uint8) == ord("1")
-    hit = gold[right]
-    if len(hit) == 0 or (gold == gold[0]).all() or (hit != hit[0]).any():
+    chosen = {gold for gold, mark in zip(golds, correct, strict=True) if mark == "1"}
+    if len(chosen) != 1 or len(set(golds)) == 1:
         return None
-    return int(hit[0]) if ((gold == hit[0]) == right).all() else None
+    (position,) = chosen
+    return position if bytes(golds).count(position) == correct.count("1") else None
 
 
 def _without_file(case: Case) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import console, mcbin
-from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import read_items
 from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
 from llmc.benchmarks.select import like_llama, seeded_sample
@@ -69,6 +68,8 @@ def open_bench(name: str, settings: Settings) -> Bench:
     if _is_path(name):
         path = Path(name)
     else:
+        from llmc.benchmarks.build import ensure_built
+
         built = ensure_built(name, settings.out, source=settings.source)
         path = settings.out / f"{built.name}.bin"
     bench = _read(path)
@@ -122,5 +123,7 @@ def _subset(bench: Bench, count: int, settings: Settings) -> Bench:
         indices = seeded_sample(bench.facts.tasks, count, settings.seed)
         selection = {"kind": "sample", "tasks": count, "of": bench.facts.tasks, "seed": settings.seed}
     selection["from_sha256"] = bench.facts.sha256
+    from llmc.benchmarks.build import write_subset
+
     entry = write_subset(bench.path, indices, f"{bench.name}.{suffix}", settings.out, selection)
     return _read(settings.out / f"{entry.name}.bin")
