@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,49 @@ def test_a_lock_is_let_go_when_the_block_raises(tmp_path: Path) -> None:
 def test_what_a_file_looks_like(head: bytes, words: str) -> None:
     found = files.looks_like(head)
     assert words.lower() in found.lower() and bool(found) == bool(words)
+
+
+def test_a_lock_that_is_removed_still_excludes(tmp_path: Path) -> None:
+    """Ten threads that each find, make and remove the lock's file: never two inside at a time."""
+    path, inside, most = tmp_path / "lock", 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with files.locked(path, remove=True):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0002)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1 and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("caf\u00e9", "caf\u00e9"),
+        ("a\udcffb", "a\\udcffb"),
+        (["\udcff", 1, None], ["\\udcff", 1, None]),
+        (("\udcff",), ("\\udcff",)),
+        ({"\udcff": {"x": "\udc80"}}, {"\\udcff": {"x": "\\udc80"}}),
+    ],
+)
+def test_texts_that_are_no_unicode_are_spelt_out(given: object, expected: object) -> None:
+    assert files.readable(given) == expected
+
+
+def test_a_home_that_does_not_exist_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMC_CACHE", "~no-such-user/cache")
+    assert files.cache_dir("x") == Path("~no-such-user/cache/x")
+
+
+@pytest.mark.parametrize("name", ["missing", "x" * 5000, "nul\0byte", "folder"])
+def test_what_is_no_file_is_told_without_raising(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert not files.is_file(tmp_path / name)

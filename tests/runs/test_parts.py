@@ -96,3 +96,35 @@ def test_the_score_is_judged_over_the_whole(
     called = score(cli, known_model, bench, tmp_path / "out")
     assert called.code == 0
     assert called.slugs.count("always-one-position") == 1 and called.slugs.count("below-majority") == 1
+
+
+def test_a_model_replaced_between_two_parts_is_noticed(
+    cli: Cli, known_model: Path, bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llmc.runs import parts
+
+    model = tmp_path / "model.gguf"
+    model.write_bytes(known_model.read_bytes())
+    score_part = parts.score_part
+
+    def then_replace(part: parts.Part, *more: object) -> parts.PartResult:
+        result = score_part(part, *more)  # type: ignore[arg-type]
+        if part.index == 0:
+            other = tmp_path / "other.gguf"
+            other.write_bytes(model.read_bytes())
+            other.replace(model)
+        return result
+
+    monkeypatch.setattr(parts, "score_part", then_replace)
+    called = score(cli, model, bench, tmp_path / "out")
+    assert called.code == 3 and "model-changed" in called.slugs and called.record["result"] is None
+    assert [part["scored"] for part in called.record["parts"]] == [SIZE, SIZE]
+
+
+def test_nothing_is_left_beside_the_runs(cli: Cli, known_model: Path, bench: Path, tmp_path: Path) -> None:
+    called = score(cli, known_model, bench, tmp_path / "out")
+    assert called.code == 0
+    assert [path.name for path in (tmp_path / "out" / "runs").iterdir()] == [
+        Path(called.data["runs"][0]["folder"]).name
+    ]
+    assert not list((tmp_path / "out").rglob("*.bin"))
