@@ -18,6 +18,8 @@ from llmc import mcbin
 from llmc.errors import InputFileError, os_error
 
 ROWS_PER_GROUP = 10_000
+# Contexts and ids hardly ever repeat: a dictionary of them costs time and makes larger files.
+_PARQUET = {"compression": "zstd", "use_dictionary": ["group"]}
 SUFFIX = ".items.parquet"
 
 
@@ -114,7 +116,7 @@ class ItemWriter:
         import pyarrow.parquet as pq
 
         self._schema = schema()
-        self._writer = self._guard(lambda: pq.ParquetWriter(self.path, self._schema, compression="zstd"))
+        self._writer = self._guard(lambda: pq.ParquetWriter(self.path, self._schema, **_PARQUET))
         return self
 
     def add(self, item: Item) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from llmc.benchmarks.adapters import ADAPTERS, RowProblem
@@ -15,6 +17,7 @@ __all__ = ["Row", "RowProblem", "RowReader"]
 
 _PLACES = {letter: place for place, letter in enumerate(LETTERS)}
 _GROUPS_KEPT = 4096
+_ONLY_TEXT = {str}
 _TYPES = {
     str: "text",
     bool: "true/false",
@@ -56,13 +59,14 @@ class RowReader:
         needs, gives = (self._adapter.needs, self._adapter.gives) if self._adapter else ((), ())
         self.columns = list(dict.fromkeys([*needs, *(name for name in wanted if name not in gives)]))
         place = {name: at for at, name in enumerate([*self.columns, *gives])}
-        self._needs = [place[name] for name in needs]
+        self._needs = _picker([place[name] for name in needs])
         self._texts = [(name, place[name]) for name in self._text_columns]
-        self._options = [(name, place[name]) for name in self._choice_columns]
+        self._options = _picker([place[name] for name in self._choice_columns])
         self._answer = place[spec.answer.column]
         self._labels = place[choices.labels] if choices.labels else None
         self._id = place[spec.id_field] if spec.id_field else None
-        self._groups = [place[name] for name in groups if name]
+        grouped = [place[name] for name in groups if name]
+        self._groups = _picker(grouped) if grouped else None
         self._known_groups: dict[tuple[Any, ...], str | None] = {}
         self._is_letter = spec.answer.encoding == "letter"
         self._filled = {
@@ -72,7 +76,7 @@ class RowReader:
     def row(self, values: tuple[Any, ...], source_row: int) -> Row:
         """Return one row; ``values`` stand in the order of ``columns``. Raises RowProblem."""
         if self._adapter is not None:
-            values = (*values, *self._adapter.apply(*[values[at] for at in self._needs]))
+            values = (*values, *self._adapter.apply(*self._needs(values)))
         return self._row(values, source_row)
 
     def document(self, document: dict[str, Any], source_row: int) -> Row:
@@ -111,9 +115,9 @@ class RowReader:
 
     def group(self, values: tuple[Any, ...]) -> str | None:
         """Return the config of a row where the source has several, else what its group column says."""
-        if not self._groups:
+        if self._groups is None:
             return None
-        key = tuple([values[at] for at in self._groups])
+        key = self._groups(values)
         try:
             return self._known_groups[key]
         except (KeyError, TypeError):
@@ -128,15 +132,15 @@ class RowReader:
         if spec.fixed is not None:
             return spec.fixed
         if spec.column is not None:
-            found = values[self._options[0][1]]
+            (found,) = self._options(values)
             if spec.json_text:
                 found = _parsed(spec.column, found)
             if type(found) is not list:
                 raise _wrong_type(spec.column, found, "a list")
             choices = tuple(found)
         else:
-            choices = tuple([values[at] for _, at in self._options])
-        if set(map(type, choices)) != {str} or not all(map(str.strip, choices)):
+            choices = self._options(values)
+        if {*map(type, choices)} != _ONLY_TEXT or not all(map(str.strip, choices)):
             self._explain_choices(choices)
         if not 2 <= len(choices) <= MAX_OPTIONS:
             raise RowProblem(f"has {len(choices)} options; llama.cpp scores 2 to {MAX_OPTIONS}", "options")
@@ -146,7 +150,7 @@ class RowReader:
 
     def _explain_choices(self, choices: tuple[Any, ...]) -> None:
         for i, choice in enumerate(choices):
-            column = self._spec.choices.column or self._options[i][0]
+            column = self._spec.choices.column or self._choice_columns[i]
             if type(choice) is not str:
                 problem = _wrong_type(column, choice)
                 raise RowProblem(str(problem), "options")
@@ -173,6 +177,14 @@ class RowReader:
             kind = "unlabelled" if gold == -1 and encoding == "index" else "wrong-answer"
             raise RowProblem(f"has the answer {answer!r} in {column}, outside its {len(choices)} options", kind)
         return gold
+
+
+def _picker(places: list[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return what takes the values at some places out of a row, faster than a loop over the places does."""
+    if len(places) == 1:
+        (place,) = places
+        return lambda values: (values[place],)
+    return itemgetter(*places) if places else lambda values: ()
 
 
 def config_of(values: list[str]) -> str:
