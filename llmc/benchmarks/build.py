@@ -17,6 +17,7 @@ from llmc.benchmarks.item import ItemWriter, items_path, read_ids, to_task
 from llmc.benchmarks.manifest import ManifestEntry, SourceFile, SourceRecord, Warned
 from llmc.benchmarks.publish import explained, figures, publish, recipe_of, records, staged
 from llmc.benchmarks.render import VERSION, Renderer
+from llmc.benchmarks.rowfiles import uncollected
 from llmc.benchmarks.rows import RowProblem, RowReader
 from llmc.benchmarks.select import seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
@@ -134,6 +135,7 @@ def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int],
     reasons = _reasons(target)
     seen = 0
     with (
+        uncollected(),
         console.progress(f"Building {target.full_name}", target.expect.tasks if target.expect else None) as advance,
         mcbin.Writer(path) as binary,
         ItemWriter(items_path(path)) as items,

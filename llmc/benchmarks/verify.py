@@ -21,6 +21,7 @@ from llmc.benchmarks.derive import Derivation, Wanted
 from llmc.benchmarks.evidence import Unfit, Witness
 from llmc.benchmarks.item import items_path, read_values
 from llmc.benchmarks.manifest import ManifestEntry
+from llmc.benchmarks.rowfiles import uncollected
 from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
 from llmc.benchmarks.worked import worked_examples
@@ -101,7 +102,7 @@ def verify_built(name: str, out: Path, source: Path | None = None) -> Verificati
         result.notes.append("the source's files are not those that it was built from; the content is what counts")
     derivation = Derivation(target.spec, target.protocol, worked_examples(target, place))
     reader = mcbin.Reader(result.path)
-    with console.progress(f"Verifying {entry.name}", entry.tasks) as advance:
+    with uncollected(), console.progress(f"Verifying {entry.name}", entry.tasks) as advance:
         _compare(derivation, _selected(entry, _derived(target, rows, derivation)), reader, result, advance)
     _check_record(entry, out, reader.facts, result)
     return result
