@@ -10,31 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, Literal
+from typing import Any
 
+from llmc.runs.suite_results import Absent, Result
 from llmc.runs.suite_tree import Leaf, Node
-
-Why = Literal["missing", "refused", "untrusted", "interrupted", "not-run"]
-
-
-@dataclass(frozen=True)
-class TaskScore:
-    """What a trusted run says of a task: every metric (see ``scoring.metrics``), and over how many questions."""
-
-    metrics: Mapping[str, float]
-    tasks: int
-
-
-@dataclass(frozen=True)
-class Absent:
-    """Why a task has no score: ``kind`` in a word, ``what`` happened, ``remedy`` how to mend it."""
-
-    kind: Why
-    what: str
-    remedy: str = ""
-
-
-Result = TaskScore | Absent
 
 
 @dataclass(frozen=True)

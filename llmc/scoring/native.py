@@ -154,6 +154,10 @@ class Context:
         self._held = Held()
         self._call = _Call(native, limits.tokens, params.n_seq_max)
 
+    def close(self) -> None:
+        """Give back the cache and the buffers; the model stays."""
+        self.native.llama_free(self._handle)
+
     def enter(self, batch: Batch) -> int:
         """Bring the stems of a batch into the cache; return how many tokens were decoded for that."""
         self._drop_leaves()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,39 +70,25 @@ def score_items(
     never outlives this process. Raises RefusedError when the job cannot be done as it is (an item too long, a model
     without weights), and what reading the items or starting a process raises.
     """
-    if model.is_vocab_only:
-        raise RefusedError(
-            "model-unreadable", f"{model.path} holds a vocabulary and no weights", "name the model itself"
-        )
-    items = job.items.resolve()
-    if not items.is_file():
-        raise InputFileError(f"{items} is not a file", "build it with `llmc build`")
-    settings = job.settings
-    if settings.road == "auto" and model.has_recurrent_memory:
-        settings = replace(settings, road="plain")  # older bindings cannot tell by themselves
-    try:
-        (folder / JOB_FILE).write_text(replace(job, items=items, settings=settings).to_json(), encoding="utf-8")
-    except OSError as error:
-        raise os_error(error, "write", "choose another folder with --out, or make room") from error
-    auditor = Auditor(chosen_items(items, job.indices), on_result, on_announce)
+    job = write_job(job, model, folder)
+    auditor = Auditor(chosen_items(job.items, job.indices), on_result, on_announce)
 
     def hear(stream: Stream, data: bytes) -> None:
         if stream == "stdout":
             auditor.feed(data)
 
     outcome = run_process(
-        [sys.executable, "-m", "llmc.scoring.worker", str(model.path.resolve()), str((folder / JOB_FILE).resolve())],
+        worker_command(model, [folder / JOB_FILE]),
         stdout_log=folder / STDOUT_LOG,
         stderr_log=folder / STDERR_LOG,
-        env=_environment(binding),
+        env=worker_environment(binding),
         cwd=folder,
         limits=limits,
         on_output=hear,
         said_everything=lambda: auditor.finished,
     )
-    if auditor.error is not None and auditor.announcement is None and auditor.error[0] in _REMEDIES:
-        slug, what = auditor.error
-        raise RefusedError(slug, f"{job.items.name}: {what}", _REMEDIES[slug])
+    if (refusal := refused(auditor, job)) is not None:
+        raise refusal
     return Scored(
         outcome=outcome,
         findings=tuple(auditor.findings(outcome, limits)),
@@ -113,7 +99,41 @@ def score_items(
     )
 
 
-def _environment(binding: Binding) -> dict[str, str]:
+def write_job(job: Job, model: ModelFacts, folder: Path) -> Job:
+    """Write a job into a folder for the worker, and return it as written; raises what ``score_items`` says."""
+    if model.is_vocab_only:
+        raise RefusedError(
+            "model-unreadable", f"{model.path} holds a vocabulary and no weights", "name the model itself"
+        )
+    items = job.items.resolve()
+    if not items.is_file():
+        raise InputFileError(f"{items} is not a file", "build it with `llmc build`")
+    settings = job.settings
+    if settings.road == "auto" and model.has_recurrent_memory:
+        settings = replace(settings, road="plain")  # older bindings cannot tell by themselves
+    job = replace(job, items=items, settings=settings)
+    try:
+        (folder / JOB_FILE).write_text(job.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise os_error(error, "write", "choose another folder with --out, or make room") from error
+    return job
+
+
+def worker_command(model: ModelFacts, jobs: Sequence[Path]) -> list[str]:
+    """Return the command of a worker that does these jobs one after the other."""
+    files = [str(path.resolve()) for path in (model.path, *jobs)]
+    return [sys.executable, "-m", "llmc.scoring.worker", *files]
+
+
+def refused(auditor: Auditor, job: Job) -> RefusedError | None:
+    """Return the error of a job that the worker refused before it evaluated anything; None when it did not."""
+    if auditor.error is None or auditor.announcement is not None or auditor.error[0] not in _REMEDIES:
+        return None
+    slug, what = auditor.error
+    return RefusedError(slug, f"{job.items.name}: {what}", _REMEDIES[slug])
+
+
+def worker_environment(binding: Binding) -> dict[str, str]:
     root = Path(llmc.__file__).resolve().parents[1]
     return {
         **scrubbed().variables,

@@ -1,16 +1,19 @@
-"""The scorer's own process: ``python -m llmc.scoring.worker MODEL JOB.json``.
+"""The scorer's own process: ``python -m llmc.scoring.worker MODEL JOB.json...``.
 
 Started by ``session`` with the llama-cpp-python binding on its path and ``LLAMA_CPP_LIB_PATH`` at the folder of
 libllama, because native code may crash and may never be loaded twice into one process.
 
 Standard output carries one JSON object a line, each with a ``kind``: ``announce`` first (how many items, and how they
-are computed), an ``item`` for each in order, flushed when its batch is done, ``final`` last. ``error`` instead of what
-is missing names a finding and what happened. Everything else, native output included, goes to standard error. The exit
-status is 0 after ``final``, 2 when the job was refused before anything was evaluated, 1 otherwise.
+are computed), an ``item`` for each in order, flushed when its batch is done, ``final`` last. Several jobs are done one
+after the other, each from ``announce`` to ``final``, with the model loaded once. ``error`` instead of what is missing
+names a finding and what happened, and no job follows it. Everything else, native output included, goes to standard
+error. The exit status is 0 after the last ``final``, 2 when a job was refused before anything of it was evaluated, 1
+otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -38,13 +41,11 @@ SLUGS = {"ModelError": "model-unreadable", "MemoryShort": "memory-short", "Memor
 Say = Callable[..., None]
 
 
-def run(model_path: Path, job: Job, say: Say, flush: Callable[[], None]) -> None:
+def run(model: Model, job: Job, load_seconds: float, say: Say, flush: Callable[[], None]) -> None:
     """Do a job; ``say`` takes one message, ``flush`` sends what was said. Raises Refused and what libllama raises."""
-    from llmc.scoring.native import Context, Model, limits
+    from llmc.scoring.native import Context, limits
 
     began = time.monotonic()
-    model = Model(model_path, job.settings.gpu_layers)
-    loaded = time.monotonic()
     share = model.shares_prefixes and job.settings.road != "plain"
     if job.settings.road == "shared" and not share:
         raise Refused("no-shared-prefix", "the model keeps a state instead of a cache, which sequences cannot share")
@@ -52,26 +53,37 @@ def run(model_path: Path, job: Job, say: Say, flush: Callable[[], None]) -> None
     bounds = limits(job.settings, model, share=share)
     chunks = Chunks(job, model, bounds, room, os.cpu_count() or 1)
     survey = chunks.survey()
-    context = Context(model, job.settings, bounds, survey.cells, survey.sequences)
-    ready = time.monotonic()
-    say(
-        kind="announce",
-        **_announcement(survey, context, model),
-        longest_allowed=room,
-        load_seconds=round(loaded - began, 3),
-        prepare_seconds=round(ready - loaded, 3),
-    )
-    flush()
+    with contextlib.closing(Context(model, job.settings, bounds, survey.cells, survey.sequences)) as context:
+        say(
+            kind="announce",
+            **_announcement(survey, context, model),
+            longest_allowed=room,
+            load_seconds=round(load_seconds, 3),
+            prepare_seconds=round(time.monotonic() - began, 3),
+        )
+        flush()
+        _do(chunks, survey.first, context, say, flush)
+
+
+def _do(chunks: Chunks, first: int, context: Context, say: Say, flush: Callable[[], None]) -> None:
+    """Evaluate the batches of a job from item ``first`` on, and say what comes of them."""
+    began = time.monotonic()
     items = tokens = 0
-    for number, batch, chunk in _batches(chunks, survey.first):
+    for number, batch, chunk in _batches(chunks, first):
         scored, decoded = _score(number, batch, chunk, context)
         for item in scored:
             say(kind="item", **item.as_dict())
         flush()
         items += len(scored)
         tokens += decoded
-    say(kind="final", items=items, tokens=tokens, score_seconds=round(time.monotonic() - ready, 3))
+    say(kind="final", items=items, tokens=tokens, score_seconds=round(time.monotonic() - began, 3))
     flush()
+
+
+def _load(path: Path, job: Job) -> Model:
+    from llmc.scoring.native import Model
+
+    return Model(path, job.settings.gpu_layers)
 
 
 def _announcement(survey: Survey, context: Context, model: Model) -> dict[str, Any]:
@@ -122,10 +134,10 @@ def main() -> int:
     # Native code that prints gets standard error; the messages have a descriptor of their own.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)
-        return _answer(Path(sys.argv[1]), Path(sys.argv[2]), out)
+        return _answer(Path(sys.argv[1]), [Path(word) for word in sys.argv[2:]], out)
 
 
-def _answer(model: Path, job: Path, out: TextIO) -> int:
+def _answer(model_path: Path, jobs: list[Path], out: TextIO) -> int:
     announced = False
 
     def say(**message: Any) -> None:
@@ -133,8 +145,14 @@ def _answer(model: Path, job: Path, out: TextIO) -> int:
         announced = True
         out.write(json.dumps(message, ensure_ascii=False, separators=(",", ":")) + "\n")
 
+    model: Model | None = None
     try:
-        run(model, Job.from_json(job.read_text(encoding="utf-8")), say, out.flush)
+        for path in jobs:
+            job = Job.from_json(path.read_text(encoding="utf-8"))
+            began, announced = time.monotonic(), False
+            if model is None:
+                model = _load(model_path, job)
+            run(model, job, time.monotonic() - began, say, out.flush)
         return 0
     except Refused as refused:
         slug, what = refused.slug, refused.what

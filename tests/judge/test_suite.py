@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.judge.suite import Absent, Judged, Result, TaskScore, judge
+from llmc.judge.suite import Judged, judge
+from llmc.runs.suite_results import Absent, Result, TaskScore
 from llmc.runs.suite_tree import Leaf, Node, Questions, find
 
 ASKED = Questions("made-up", None, 0, ("test",), None, ())
