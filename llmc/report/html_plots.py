@@ -165,6 +165,9 @@ def _finished(svg: str, sheet: _Sheet, title: str) -> str:
         svg = svg.replace(colour, f"var({variable})")
     for name, text in sheet.tips.items():
         svg = svg.replace(f'<g id="{name}">', f'<g id="{name}"><title>{html.escape(text)}</title>', 1)
+    # Several pictures share the page, and matplotlib numbers the elements of each from 1.
+    svg = re.sub(r'(?<=\bid=")', f"{sheet.slug}-", svg)
+    svg = re.sub(r'(?<=url\(#)|(?<=href="#)', f"{sheet.slug}-", svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
 
 

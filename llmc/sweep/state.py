@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from llmc.errors import InputFileError
-from llmc.files import atomic_write, locked
+from llmc.files import atomic_write, file_stamp, locked
 from llmc.runs.store import now
 from llmc.runs.sweep_map import FILE, CellState, SweepMap, load_map
 
@@ -23,6 +23,8 @@ class SweepFolder:
         self.out, self.name = out, name
         self.path = out / "sweeps" / name
         self._claims: IO[bytes] | None = None
+        self._known: tuple[tuple[int, int, int], SweepMap] | None = None  # what the file held when last seen
+        self._lines: dict[str, tuple[CellState, str]] = {}
 
     @property
     def file(self) -> Path:
@@ -30,7 +32,13 @@ class SweepFolder:
 
     def load(self) -> SweepMap:
         """Return the map; InputFileError when there is none or it is damaged."""
-        return load_map(self.path)
+        try:
+            stamp = file_stamp(self.file)
+        except OSError:
+            return load_map(self.path)  # says what is wrong
+        if self._known is None or self._known[0] != stamp:
+            self._known = (stamp, load_map(self.path))
+        return self._known[1]
 
     def begin(self, config: dict[str, Any], cells: dict[str, CellState]) -> SweepMap:
         """Write the map of this configuration and return it.
@@ -39,7 +47,7 @@ class SweepFolder:
         the map (their runs stay in the store).
         """
         with locked(self.path / ".lock"):
-            known = self._known()
+            known = self._cells_known()
             merged = {
                 name: cell.model_copy(update=_results(known[name]))
                 if name in known and known[name].definition == cell.definition
@@ -63,7 +71,7 @@ class SweepFolder:
             cells = {**current.cells, name: cell}
             self._write(current.model_copy(update={"updated": now(), "cells": cells}))
 
-    def _known(self) -> dict[str, CellState]:
+    def _cells_known(self) -> dict[str, CellState]:
         try:
             return self.load().cells if self.file.exists() else {}
         except InputFileError:
@@ -73,13 +81,19 @@ class SweepFolder:
         # One line a cell: quick to write for hundreds of cells, and readable in a diff.
         head = sweep.model_dump(mode="json", by_alias=True, exclude={"cells"})
         lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
-        cells = [
-            f"  {json.dumps(name)}: {cell.model_dump_json(exclude_none=True)}" for name, cell in sweep.cells.items()
-        ]
+        cells = [self._line(name, cell) for name, cell in sweep.cells.items()]
         body = ",\n".join([*lines, ' "cells": {\n' + ",\n".join(cells) + "\n }"])
         with atomic_write(self.file, "w") as stream:
             stream.write("{\n" + body + "\n}\n")
+        self._known = (file_stamp(self.file), sweep)  # under the lock: nobody has written since
         return sweep
+
+    def _line(self, name: str, cell: CellState) -> str:
+        known = self._lines.get(name)
+        if known is None or known[0] is not cell:
+            known = (cell, f"  {json.dumps(name)}: {cell.model_dump_json(exclude_none=True)}")
+            self._lines[name] = known
+        return known[1]
 
     @contextlib.contextmanager
     def claims(self) -> Iterator[None]:
