@@ -17,6 +17,7 @@ _LINE_HEADS = tuple([f"\n{letter}. " for letter in _LETTERS])
 _BRACKETS = re.compile(r"\[.*?\]")
 _CLUE = re.compile(r"(.*?):\s*(.*)")
 _BLANK_AT_END = "  _  ."
+_FOUR_LINES = "\nA. %s\nB. %s\nC. %s\nD. %s"
 
 
 class RowProblem(ValueError):
@@ -64,14 +65,14 @@ def _subject(subject: Any) -> tuple[str]:
 
 def _options_in_question(question: Any, *options: Any) -> tuple[str]:
     """Return the question without the lettered options at its end, which must be the options in order."""
-    text = _text(question, "question")
-    if {*map(type, options)} != {str}:
+    if type(question) is not str or set(map(type, options)) != {str}:
+        _text(question, "question")
         for number, option in enumerate(options, 1):
             _text(option, f"option{number}")
-    lines = "".join([head + option for head, option in zip(_LINE_HEADS, options, strict=False)])
-    if not text.endswith(lines):
+    lines = _FOUR_LINES % options
+    if not question.endswith(lines):
         raise RowProblem("has a question that does not end in its own options, lettered and in order")
-    return (text[: -len(lines)],)
+    return (question[: len(question) - len(lines)],)
 
 
 def _hellaswag(title: str, *, keep_end: bool = False) -> Adapter:

@@ -65,8 +65,9 @@ class Oddities:
     seen before.
     """
 
-    def __init__(self, form: Form, shown: list[int]) -> None:
-        self._scores_texts = form == "text"
+    def __init__(self, form: Form, shown: list[int], *, own_ids: bool = True) -> None:
+        """``shown`` are the places of the texts that ask; ``own_ids`` says that the source gives the ids."""
+        self._scores_texts, self._own_ids = form == "text", own_ids
         self._shown = shown
         self._only = shown[0] if len(shown) == 1 else None
         self._counts: Counter[str] = Counter()
@@ -93,8 +94,9 @@ class Oddities:
         if (*map(str.strip, choices), *map(str.strip, texts)) != choices + texts:
             self._note("whitespace", row.id)
         asked = texts[self._only] if self._only is not None else "\x1f".join([texts[place] for place in self._shown])
-        self.asked.append(digest(asked))
-        self._row_ids.append(hash(row.id))
+        self.asked.frombytes(digest(asked))
+        if self._own_ids:
+            self._row_ids.append(hash(row.id))
 
     def _note(self, kind: str, row_id: str) -> None:
         self._counts[kind] += 1

@@ -18,9 +18,9 @@ from llmc.files import atomic_write, cache_dir
 Asked = array  # of digests ("q"), one for each task in order
 
 
-def digest(text: str) -> int:
-    """Return the digest of a question: of the texts that its prompt shows, options aside."""
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little", signed=True)
+def digest(text: str) -> bytes:
+    """Return the digest of a question, eight bytes: of the texts that its prompt shows, options aside."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def keep(asked: Asked[int], bin_sha256: str) -> None:
