@@ -29,8 +29,13 @@ def run(
         str,
         typer.Option("--model", "-m", help="GGUF: a path, owner/repo:Q4_K_M, hf:owner/repo/file.gguf, pypi:..."),
     ],
-    bench: Annotated[list[str], typer.Option("--bench", "-b", help="Benchmark name or .bin file; several may follow.")],
+    bench: Annotated[
+        list[str] | None, typer.Option("--bench", "-b", help="Benchmark name or .bin file; several may follow.")
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="[BENCH]...", help="More benchmarks.")] = None,
+    suite: Annotated[
+        str | None, typer.Option("--suite", help="A suite instead of benchmarks: see `llmc suite list`.")
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Score a seeded sample of N questions.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of --limit.")] = 0,
     like_llama: Annotated[
@@ -137,6 +142,13 @@ def run(
         resume=resume,
         user_flags=tuple(context.obj or ()),
     )
+    if suite is not None:
+        from llmc.cli.suite import run_suite_command
+
+        given = {name for name in context.params if _is_given(context, name)}
+        return run_suite_command(suite, model, settings, explicit=given, scorer=scorer, dry_run=dry_run)
+    if not bench:
+        raise UsageError("nothing to run", "name benchmarks with -b (see `llmc bench list`), or one with --suite")
     _check_combination(settings)
     cells = _plan_all(model, [*bench, *(more or [])], settings)
     if not dry_run:
@@ -148,6 +160,11 @@ def run(
     show_plans(plans)
     console.emit("run", {"dry_run": True, "cells": plans})
     return int(ExitCode.OK)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
