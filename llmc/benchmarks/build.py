@@ -130,10 +130,11 @@ def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int],
     spec, protocol = target.spec, target.protocol
     reader = RowReader(spec, target.split, protocol)
     renderer = Renderer(spec, protocol, made.shots.examples.before if made.shots else None)
-    counts, odd = Counts(), Oddities(spec.protocols[protocol].form, renderer.shown)
+    odd = Oddities(spec.protocols[protocol].form, renderer.shown, own_ids=spec.id_field is not None)
+    counts = Counts()
     refused, left_out = Refusals(), Refusals()
     reasons = _reasons(target)
-    seen = 0
+    seen = index = 0
     with (
         uncollected(),
         console.progress(f"Building {target.full_name}", target.expect.tasks if target.expect else None) as advance,
@@ -144,7 +145,7 @@ def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int],
             for offset, values in enumerate(zip(*batch.columns, strict=True)):
                 try:
                     row = reader.row(values, seen)
-                    item = renderer.item(row, len(binary))
+                    item = renderer.item(row, index)
                     binary.add(to_task(item))
                 except ValueError as problem:
                     kind = problem.kind if isinstance(problem, RowProblem) else ""
@@ -152,6 +153,7 @@ def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int],
                     heap = left_out if kind in reasons else refused
                     heap.add(place, reader.row_id(values, seen), str(problem), kind)
                 else:
+                    index += 1
                     items.add(item)
                     counts.add(item)
                     odd.add(row, item.option_order)

@@ -120,6 +120,8 @@ def _repeats(hashes: array[int]) -> set[int]:
     """Return the positions whose value stands at an earlier position too."""
     import numpy as np
 
+    if not hashes:
+        return set()
     values = np.frombuffer(hashes, dtype=np.int64)
     _, first = np.unique(values, return_index=True)
     again = np.ones(len(values), dtype=bool)
