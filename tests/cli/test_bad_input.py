@@ -92,6 +92,7 @@ def _seen() -> set[str]:
 WRONG_MODELS = [
     "empty", "html", "lfs", "zip", "safetensors", "zeros", "text", "cut-model", "cut-weights", "cut-header",
     "bench.bin", "folder", "dangling", "loop", "missing", "missing.gguf", "",
+    ".", "fifo", "socket", "null", "zero", "~nobody-of-that-name/x",
 ]  # fmt: skip
 WRONG_BENCHES = [
     "./empty", "./html", "./lfs", "./zip", "./safetensors", "./zeros", "./text", "cut-bench", "cut-table", "long-bench",
