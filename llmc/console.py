@@ -118,6 +118,18 @@ def note(text: str) -> None:
         stderr().print(text, style="dim", markup=False)
 
 
+def ask_secret(question: str) -> str | None:
+    """Return what is typed on the terminal, without showing it; None where nobody can be asked."""
+    if _json_mode or sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    import getpass
+
+    try:
+        return getpass.getpass(question).strip() or None
+    except EOFError:
+        return None
+
+
 def workflow_command(line: str) -> None:
     """Print a line that a CI server obeys: among the results, or on stderr where stdout holds one JSON object."""
     (stderr() if _json_mode else stdout()).print(line, markup=False, soft_wrap=True)

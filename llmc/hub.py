@@ -42,6 +42,12 @@ class HubUnreachable(FetchError):
     kind = "hub-unreachable"
 
 
+class HubRefused(FetchError):
+    """The Hub refused access: a gated repository, or a token that it does not take. Another token may do."""
+
+    kind = "hub-refused"
+
+
 @dataclass(frozen=True)
 class RepoFile:
     path: str
@@ -287,7 +293,7 @@ def _explain(error: Exception, repo: str, repo_type: RepoType, revision: str, pa
                 "unset HF_HUB_OFFLINE, or fetch it once on a connected machine and copy the cache (HF_HOME)",
             )
     if isinstance(error, hub.GatedRepoError):
-        return FetchError(
+        return HubRefused(
             f"{what} is gated: its owner grants access to people who accept its terms",
             f"open {url}, accept the terms, then set HF_TOKEN or run `hf auth login`",
         )
@@ -305,7 +311,7 @@ def _explain(error: Exception, repo: str, repo_type: RepoType, revision: str, pa
     for cause in chain:
         status = getattr(getattr(cause, "response", None), "status_code", None)
         if status == 401:
-            return FetchError(f"{what}: the Hub refused the token in use", "renew it (HF_TOKEN or `hf auth login`)")
+            return HubRefused(f"{what}: the Hub refused the token in use", "renew it (HF_TOKEN or `hf auth login`)")
         if status is not None:
             return HubUnreachable(f"{what}: {endpoint()} answered with HTTP {status}", "try again later")
     for cause in chain:

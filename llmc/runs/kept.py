@@ -8,7 +8,7 @@ run keeps the whole ones and begins with the first that is not, so that it ends 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -21,11 +21,24 @@ ITEMS, WANTED = "items.jsonl", "wanted.json"
 
 
 class Kept:
-    """The answers in one folder; a context manager that appends to them."""
+    """The answers in one folder; a context manager that appends to them.
 
-    def __init__(self, folder: Path, wanted: dict[str, Any]) -> None:
+    ``line`` writes an answer as a line that ``ScoredItem.from_dict`` reads, fields of its own included. With ``each``
+    every answer is on the disk before the next, without it every batch.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        wanted: dict[str, Any],
+        *,
+        names: tuple[str, str] = (ITEMS, WANTED),
+        line: Callable[[ScoredItem], str] = ScoredItem.to_json,
+        each: bool = False,
+    ) -> None:
         self.folder, self.wanted = folder, wanted
-        self.path = folder / ITEMS
+        self.path, self._wanted_path = folder / names[0], folder / names[1]
+        self._to_line, self._each = line, each
         self._stream: IO[str] | None = None
         self._batch = -1
 
@@ -48,7 +61,7 @@ class Kept:
             items.pop()
             ends.pop()
         self._cut(ends[-1] if ends else 0)
-        write_json(self.folder / WANTED, self.wanted)
+        write_json(self._wanted_path, self.wanted)
         return items
 
     def _lines(self) -> Iterator[bytes]:
@@ -73,7 +86,9 @@ class Kept:
         if item.batch != self._batch:
             self._stream.flush()
             self._batch = item.batch
-        self._stream.write(item.to_json() + "\n")
+        self._stream.write(self._to_line(item) + "\n")
+        if self._each:
+            self._stream.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         assert self._stream is not None
