@@ -71,7 +71,7 @@ def score_and_check(cli: Cli, path: Path, model: Path, out: Path) -> None:
     tasks = mcbin.read(path)
     expected = [verdict for verdict in map(verdicts, tasks) if verdict]
     flags = ["--no-health-check", "--on-hazard", "exclude"]
-    # One thread: this model is too small to gain from more, and threads that wait for each other cost on a busy machine.
+    # One thread: the model is too small to gain from more, and waiting threads cost on a busy machine.
     called = cli("run", "-m", model, "-b", path, "--out", out, "--json", *flags, "--", "-t", "1")
     assert called.code == 0, called.out
     record = called.record

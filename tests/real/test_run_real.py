@@ -30,8 +30,9 @@ def score(cli: Cli, tmp_path: Path, model: Path, tasks: list[mcbin.Task], *more:
     bench = tmp_path / "bench.bin"
     mcbin.write(bench, tasks)
     words = ["run", "-m", model, "-b", bench, "--out", tmp_path / "out", "--json", "--no-health-check"]
-    flags = list(more[more.index("--") :]) if "--" in more else []
-    return cli(*words, *(more[: more.index("--")] if flags else more), *flags)
+    at = more.index("--") if "--" in more else len(more)
+    # One thread: the model is too small to gain from more, and waiting threads cost on a busy machine.
+    return cli(*words, *more[:at], "--", "-t", "1", *more[at + 1 :])
 
 
 @pytest.mark.parametrize("flags", [[], ["-np", "8", "-c", "64"], ["-np", "32", "-c", "32"], ["-np", "100", "-c", "16"]])
