@@ -129,7 +129,7 @@ def _ask(repo: str, revision: str, repo_type: RepoType) -> Listing:
     return Listing(repo, repo_type, revision, info.sha, files)
 
 
-def _offline() -> bool:
+def offline() -> bool:
     return (os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE
 
 
@@ -145,7 +145,7 @@ def _require_contact() -> None:
     parts = urlsplit(endpoint())
     host = parts.hostname or ""
     proxied = parts.scheme in getproxies() or "all" in getproxies()
-    if _offline() or (proxied and not proxy_bypass(host)):
+    if offline() or (proxied and not proxy_bypass(host)):
         return
     port = parts.port or (80 if parts.scheme == "http" else 443)
     outcome: list[OSError | None] = []
@@ -268,7 +268,7 @@ def _check(local: Path, file: RepoFile, repo: str) -> None:
 @contextlib.contextmanager
 def translated(repo: str, repo_type: RepoType, revision: str, path: str = "") -> Iterator[None]:
     """Turn whatever huggingface_hub and its HTTP library raise into a FetchError with a remedy."""
-    if _offline():
+    if offline():
         from huggingface_hub import constants
 
         # The variable may have been set after huggingface_hub read it.

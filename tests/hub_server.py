@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 def commit_of(text: str) -> str:
@@ -85,12 +85,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve(body=True)
 
+    def do_POST(self) -> None:
+        self._serve(body=True)
+
     def _serve(self, body: bool) -> None:
         path = unquote(urlsplit(self.path).path).strip("/")
         self.the_hub.requests.append(f"{self.command} /{path}")
         if path.startswith("api/"):
             kind, _, rest = path.removeprefix("api/").partition("/")
             prefix = "datasets/" if kind == "datasets" else ""
+            for view in ("tree", "paths-info"):
+                name, found, place = rest.partition(f"/{view}/")
+                if found:
+                    self._tree(prefix + name, *place.partition("/")[::2], exact=view == "paths-info")
+                    return
             name, _, revision = rest.partition("/revision/")
             self._info(prefix + name, name, revision or "main", body)
             return
@@ -156,6 +164,44 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if body:
             self.wfile.write(data)
+
+    def _tree(self, key: str, revision: str, folder: str, exact: bool) -> None:
+        """Answer what a folder holds, or of which kind and size the paths in the request's body are."""
+        asked = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        found = self._admitted(key, for_file=False)
+        if found is None:
+            return
+        commit = found.resolve(revision)
+        if commit is None:
+            self._fail(404, "RevisionNotFound")
+            return
+        files = found.commits[commit]
+        folders = {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
+        if exact:
+            wanted = set(json.loads(asked)["paths"] if asked.startswith("{") else parse_qs(asked).get("paths", []))
+        else:
+            start = f"{folder}/" if folder else ""
+            everything = parse_qs(urlsplit(self.path).query).get("recursive") == ["true"]
+            inside = [path for path in (*files, *folders) if path.startswith(start)]
+            wanted = {path for path in inside if everything or "/" not in path.removeprefix(start)}
+            if not wanted:
+                self._fail(404, "EntryNotFound")
+                return
+        entries: list[dict[str, object]] = [
+            {"type": "directory", "oid": commit_of(path), "size": 0, "path": path} for path in sorted(wanted & folders)
+        ]
+        for path in sorted(wanted & set(files)):
+            size = len(files[path])
+            entries.append({"type": "file", "oid": commit_of(path), "size": size, "path": path})
+        self._answer(entries)
+
+    def _answer(self, content: object) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
     def _file(self, name: str, revision: str, path: str, body: bool) -> None:
         found = self._admitted(name, for_file=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from llmc import console, hub
 from llmc.benchmarks import splitfiles
+from llmc.benchmarks.hub_rows import declared_files
 from llmc.benchmarks.manifest import MirrorUsed, SourceFile, SourceRecord
 from llmc.benchmarks.rowfiles import Batch, read_rows
 from llmc.benchmarks.rows import config_of
@@ -146,6 +147,8 @@ def _download_all(repo: str, listing: hub.Listing, wanted: list[hub.RepoFile]) -
 def _hub_files(spec: Benchmark, split: str, part: str | None, listing: hub.Listing) -> list[hub.RepoFile]:
     see = f"see {hub.page_url(listing.repo, 'dataset')}/tree/{listing.requested}"
     if split not in spec.source.files:
+        if declared := declared_files(listing, part).splits.get(split):
+            return [listing.file(name) for name in declared]
         try:
             names = splitfiles.of_split([file.path for file in listing.files], part, split, spec.splits)
         except splitfiles.Undecided as problem:
