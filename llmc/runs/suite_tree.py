@@ -23,6 +23,7 @@ Metric = Literal[
     "acc_raw", "acc_per_token", "acc_per_char", "acc_per_byte", "acc_uncond", "acc_norm", "acc_bytes", "llama_cpp"
 ]
 Aggregate = Literal["mean", "macro-mean", "mean-of-means", "micro"]
+BANANAMIND = "bananamind-base-bench-1.1"  # rated by Elo, gated, and not to be copied: no suite of built files
 _SETTABLE = ("protocol", "shots", "splits", "sample", "metric")
 
 
@@ -209,6 +210,8 @@ def find(name: str) -> Suite:
     known = catalogue()
     if body.endswith((".yaml", ".yml")):
         return resolve(load(Path(body)), variant)
+    if body == BANANAMIND:
+        raise UsageError(f"{body} has a runner of its own", "use `llmc bananamind -m MODEL`")
     if body not in known:
         near = did_you_mean(body, known)
         raise UsageError(f"unknown suite {body!r}{near}", f"there are {', '.join(known)}, or name a YAML file")
