@@ -91,7 +91,7 @@ def _wanted(cell: ScoredCell) -> dict[str, Any]:
         "benchmark": cell.bench.name,
         "benchmark sha256": cell.bench.facts.sha256,
         "items sha256": sha256_file(cell.items),
-        "model": cell.model.sha256,
+        "model": cell.model.content,
         "scorer": cell.scorer.identity_sha256,
         "rule": settings.rule,
         "settings": {**settings.scoring.evaluated(), **settings.scoring.computed(), "uncond": settings.scoring.uncond},

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from llmc.judge.policy import Policy
-from llmc.runs.settings import DEFAULT_PART_SIZE, OnHazard
+from llmc.runs.settings import DEFAULT_PART_SIZE, OnHazard, Scorer, Settings
+from llmc.scoring.job import Settings as Scoring
 from llmc.sweep.yamlfile import YamlFile, read_yaml, validate
 
 EXAMPLE = "configs/sweeps/ in llmc's repository holds a commented file of each kind"
@@ -53,6 +54,10 @@ def _slots(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
     return tuple("+".join(map(str, each)) if isinstance(each, list) else str(each) for each in value)
+
+
+def _axis_value(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"flags": value}
 
 
 Flags = Annotated[tuple[str, ...], BeforeValidator(_words)]
@@ -114,6 +119,15 @@ class ExecutorConfig(_Strict):
         return self
 
 
+class AxisValue(_Strict):
+    """What one value of an axis sets: flags for llama-perplexity, or the scorer and how it scores."""
+
+    flags: Flags = ()
+    scorer: Scorer | None = None
+    rule: str | None = None
+    scoring: Scoring | None = None
+
+
 class SweepConfig(_Strict):
     """A sweep. What is also an option of ``llmc run`` has its name and meaning there."""
 
@@ -127,7 +141,10 @@ class SweepConfig(_Strict):
     score_base: bool = True
     benchmarks: Names = Field(min_length=1)
     flags: Flags = ()
-    axes: dict[str, dict[str, Flags]] = Field(default_factory=dict)
+    axes: dict[str, dict[str, Annotated[AxisValue, BeforeValidator(_axis_value)]]] = Field(default_factory=dict)
+    scorer: Scorer = "perplexity"
+    rule: str = Settings.rule
+    scoring: Scoring = Scoring()
     limit: int | None = Field(default=None, ge=1)
     seed: int = 0
     like_llama: int | None = Field(default=None, ge=1)

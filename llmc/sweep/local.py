@@ -36,7 +36,7 @@ class LocalExecutor:
         self.workshop, self.slots, self.steps = workshop, slots, steps
 
     def run(self, board: Board) -> None:
-        threads = [threading.Thread(target=self._work, args=(board, slot), daemon=True) for slot in self.slots]
+        threads = [threading.Thread(target=self._guarded, args=(board, slot), daemon=True) for slot in self.slots]
         with stopped_by_signals(board):
             for thread in threads:
                 thread.start()
@@ -50,6 +50,12 @@ class LocalExecutor:
                         break
         if board.failure is not None:
             raise board.failure
+
+    def _guarded(self, board: Board, variables: Mapping[str, str]) -> None:
+        try:
+            self._work(board, variables)
+        except BaseException as error:  # in a thread nobody else would ever learn of it
+            board.fail(error)
 
     def _work(self, board: Board, variables: Mapping[str, str]) -> None:
         where = ",".join(f"{name}={value}" for name, value in variables.items() if name == "CUDA_VISIBLE_DEVICES")

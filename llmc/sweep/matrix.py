@@ -7,12 +7,14 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from llmc.errors import FetchError, InputFileError, UsageError, did_you_mean
 from llmc.fetch import HubRef, PypiRef, labels_of, parse_reference, pick_by_label
-from llmc.sweep.config import Baseline, ModelEntry, SweepConfig
+from llmc.runs.settings import Scorer, Settings
+from llmc.scoring.job import Settings as Scoring
+from llmc.sweep.config import AxisValue, Baseline, ModelEntry, SweepConfig
 from llmc.sweep.yamlfile import Location, YamlFile
 
 _PART = re.compile(r"-(?P<part>\d{5})-of-\d{5}\.gguf$", re.IGNORECASE)
@@ -39,6 +41,16 @@ class ModelSource:
 
 
 @dataclass(frozen=True)
+class EngineSettings:
+    """What configuration and axes set together: llama-perplexity's ``flags``, the scorer's ``rule`` and ``scoring``."""
+
+    flags: tuple[str, ...] = ()
+    scorer: Scorer = "perplexity"
+    rule: str = Settings.rule
+    scoring: Scoring = field(default_factory=Scoring)
+
+
+@dataclass(frozen=True)
 class CellSpec:
     """One model on one benchmark with one set of flags. ``bench`` is what ``-b`` takes, ``bench_name`` is shown."""
 
@@ -46,7 +58,7 @@ class CellSpec:
     bench: str
     bench_name: str
     axes: tuple[tuple[str, str], ...]
-    flags: tuple[str, ...]
+    engine: EngineSettings
 
     @property
     def id(self) -> str:
@@ -88,10 +100,10 @@ def expand(config: SweepConfig, file: YamlFile) -> Matrix:
     benches = _benchmarks(config, file)
     settings = list(_settings(config, file))
     cells = tuple(
-        CellSpec(model, bench, name, axes, flags)
+        CellSpec(model, bench, name, axes, engine)
         for model in models
         for bench, name in benches
-        for axes, flags in settings
+        for axes, engine in settings
     )
     baseline = _baseline(config, file, models)
     return Matrix(cells, baseline)
@@ -250,28 +262,61 @@ def _benchmarks(config: SweepConfig, file: YamlFile) -> list[tuple[str, str]]:
     return found
 
 
-def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[str, ...]]]:
-    """Yield every combination of axis values with all its flags."""
-    from llmc.engine.flags import parse
-
+def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[tuple[tuple[str, str], ...], EngineSettings]]:
+    """Yield every combination of axis values with all that it sets."""
     _check_flags(config.flags, file, ("flags",))
     for axis, values in config.axes.items():
-        for value, flags in values.items():
-            _check_flags(flags, file, ("axes", axis, value))
-    choices = [[(axis, value, flags) for value, flags in values.items()] for axis, values in config.axes.items()]
-    seen: dict[tuple[str, ...], str] = {}
+        for value, given in values.items():
+            _check_flags(given.flags, file, ("axes", axis, value))
+    choices = [[(axis, value, given) for value, given in values.items()] for axis, values in config.axes.items()]
+    seen: dict[EngineSettings, str] = {}
     for combination in itertools.product(*choices):
         axes = tuple((axis, value) for axis, value, _ in combination)
-        flags = (*config.flags, *(word for _, _, words in combination for word in words))
-        parse(flags)
         name = ", ".join(f"{axis}={value}" for axis, value in axes)
-        if flags in seen:
+        engine = _together(config, [given for _, _, given in combination])
+        _check_scorer(engine, name, file)
+        if engine in seen:
             raise InputFileError(
-                f"{file.at(('axes',))}: {name} and {seen[flags]} give the same flags, so the same cell twice",
-                "remove one value, or correct its flags",
+                f"{file.at(('axes',))}: {name} and {seen[engine]} set the same, so the same cell stands twice",
+                "remove one value, or correct what it sets",
             )
-        seen[flags] = name
-        yield axes, flags
+        seen[engine] = name
+        yield axes, engine
+
+
+def _together(config: SweepConfig, values: Iterable[AxisValue]) -> EngineSettings:
+    engine = EngineSettings(config.flags, config.scorer, config.rule, config.scoring)
+    for value in values:
+        engine = EngineSettings(
+            flags=(*engine.flags, *value.flags),
+            scorer=value.scorer or engine.scorer,
+            rule=value.rule or engine.rule,
+            scoring=value.scoring or engine.scoring,
+        )
+    return engine
+
+
+def _check_scorer(engine: EngineSettings, name: str, file: YamlFile) -> None:
+    """What says nothing to the scorer in use is a mistake, not a wish to be ignored."""
+    from llmc.scoring.metrics import RULES
+
+    where: Location = ("axes",) if name else ("scorer",)
+    of = f" of {name}" if name else ""
+    if engine.rule not in RULES:
+        raise InputFileError(
+            f"{file.at(where)}: no rule is called {engine.rule!r}{did_you_mean(engine.rule, RULES)}",
+            f"the rules are {', '.join(RULES)}",
+        )
+    if engine.scorer == "logprobs" and engine.flags:
+        raise InputFileError(
+            f"{file.at(where)}: the flags{of} are llama-perplexity's, and the logprobs scorer does not run it",
+            "drop them, or set what you want under scoring:",
+        )
+    if engine.scorer == "perplexity" and (engine.rule, engine.scoring) != (Settings.rule, Scoring()):
+        raise InputFileError(
+            f"{file.at(where)}: rule and scoring{of} belong to the logprobs scorer",
+            "add scorer: logprobs, or drop them",
+        )
 
 
 def _check_flags(flags: tuple[str, ...], file: YamlFile, where: Location) -> None:

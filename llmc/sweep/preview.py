@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmc.errors import LlmcError
+from llmc.runs.cell import Cell
 from llmc.runs.estimate import expected_seconds
 from llmc.sweep.matrix import CellSpec
 from llmc.sweep.work import Workshop, describe
@@ -17,7 +18,8 @@ def preview_cell(cell: CellSpec, workshop: Workshop) -> dict[str, Any]:
         "model": cell.model.name,
         "benchmark": cell.bench_name,
         "axes": dict(cell.axes),
-        "flags": list(cell.flags),
+        "scorer": cell.engine.scorer,
+        "flags": list(cell.engine.flags),
         "cached": False,
         "disk_bytes": 0,
         "memory_bytes": None,
@@ -29,8 +31,9 @@ def preview_cell(cell: CellSpec, workshop: Workshop) -> dict[str, Any]:
         planned = workshop.plan(cell, workshop.planned_model(cell.model))
         found["cached"] = workshop.known_run(planned) is not None
         found["tasks"] = planned.tasks
-        found["memory_bytes"] = planned.plan.memory.total
-        found["expected_seconds"] = expected_seconds(planned)
+        if isinstance(planned, Cell):
+            found["memory_bytes"] = planned.plan.memory.total
+            found["expected_seconds"] = expected_seconds(planned)
         if cell.model.recipe is not None and not found["cached"]:
             base = workshop.file(cell.model.ref)
             quantized = workshop.quantized()

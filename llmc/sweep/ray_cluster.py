@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ from typing import Any
 
 from llmc import __version__
 from llmc.benchmarks.item import items_path
-from llmc.engine.locate import identity, locate
 from llmc.errors import LlmcError, UsageError
 from llmc.files import atomic_write, cache_dir, sha256_file
+from llmc.runs.cell import Cell
 from llmc.runs.record import RunRecord
 from llmc.runs.settings import Settings
 from llmc.runs.store import Store, discard, finish
@@ -29,9 +30,10 @@ from llmc.sweep.board import Board
 from llmc.sweep.config import ExecutorConfig
 from llmc.sweep.local import LOOK_SECONDS, STOP_SECONDS, stopped_by_signals
 from llmc.sweep.matrix import CellSpec
-from llmc.sweep.work import SYSTEM, Done, Workshop, describe, perform
+from llmc.sweep.work import SYSTEM, Done, Planned, Workshop, describe, perform
 
 RECORD = "record.json"
+REACH_SECONDS = 10.0
 
 
 class WorkerUnfit(Exception):
@@ -82,12 +84,11 @@ class RayExecutor:
                 max_retries=self.config.retries,
                 retry_exceptions=[WorkerUnfit],
             )(work)
-            engine = identity(locate(self.workshop.settings.engine))
             benches: dict[str, Any] = {}
             pending: dict[Any, CellSpec] = {}
             while not board.stop.is_set():
                 while (cell := board.take(wait=not pending)) is not None:
-                    self._submit(cell, board, task, engine, benches, pending)
+                    self._submit(cell, board, task, benches, pending)
                 if not pending:
                     break
                 ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=LOOK_SECONDS)
@@ -102,6 +103,7 @@ class RayExecutor:
     def _cluster(self) -> Iterator[None]:
         ours = not self.ray.is_initialized()
         if ours:
+            _require_reachable(self.config.address)
             try:
                 self.ray.init(address=self.config.address, log_to_driver=False, include_dashboard=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -120,7 +122,6 @@ class RayExecutor:
         cell: CellSpec,
         board: Board,
         task: Any,
-        engine: str,
         benches: dict[str, Any],
         pending: dict[Any, CellSpec],
     ) -> None:
@@ -139,7 +140,7 @@ class RayExecutor:
                 bench_file=bench.path.name,
                 bench_sha256=bench.facts.sha256,
                 llmc=__version__,
-                engine=engine,
+                engine=_engine_of(planned),
                 model_sha256=self.workshop.file(cell.model.ref).sha256,
             )
         except LlmcError as error:
@@ -200,6 +201,24 @@ class RayExecutor:
             board.end(cell, Done("interrupted", None, None, reused=False))
 
 
+def _engine_of(planned: Planned) -> str:
+    return planned.engine.probe.identity if isinstance(planned, Cell) else planned.scorer.identity_sha256
+
+
+def _require_reachable(address: str | None) -> None:
+    """Raise UsageError for a host and port where nobody answers: Ray would end this process over it."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # "auto", "local", or none: Ray itself looks
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster at {address}: {error.strerror or error}",
+            "start one (`ray start --head`), or correct executor.address",
+        ) from error
+
+
 def _bench_files(path: Path) -> dict[str, bytes]:
     beside = (path, items_path(path), path.with_suffix(".json"))
     return {each.name: each.read_bytes() for each in beside if each.is_file()}
@@ -210,12 +229,10 @@ _workshops: dict[Settings, Workshop] = {}  # a worker process keeps them from on
 
 def work(order: Order, files: dict[str, bytes]) -> Parcel:
     """Run one cell on a worker. Raises WorkerUnfit for what another worker, or another try, may do better."""
-    import socket
-
     host = socket.gethostname()
     try:
-        _require_fit(order, host)
         workshop = _workshop(order.settings)
+        _require_fit(order, workshop, host)
         _require_model(order, workshop, host)
         bench = _place_bench(order, files, host)
         if order.cell.model.recipe is not None:
@@ -237,10 +254,16 @@ def _workshop(settings: Settings) -> Workshop:
     return _workshops[settings]
 
 
-def _require_fit(order: Order, host: str) -> None:
+def _require_fit(order: Order, workshop: Workshop, host: str) -> None:
     if order.llmc != __version__:
         raise WorkerUnfit(f"{host} has llmc {__version__}, the sweep was started with {order.llmc}")
-    engine = identity(locate(order.settings.engine))
+    try:
+        if order.cell.engine.scorer == "logprobs":
+            engine = workshop.scorer().identity_sha256
+        else:
+            engine = workshop.engine().probe.identity
+    except LlmcError as error:
+        raise WorkerUnfit(f"{host}: {error.what}") from error
     if engine != order.engine:
         raise WorkerUnfit(f"{host} has another engine ({engine[:12]}) than the sweep ({order.engine[:12]})")
 

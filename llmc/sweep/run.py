@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from llmc.engine.plan import parse_bytes
-from llmc.errors import ExitCode, UsageError
+from llmc.errors import UsageError
 from llmc.files import with_home
 from llmc.runs.record import content_key
 from llmc.runs.settings import Settings
@@ -22,12 +22,6 @@ from llmc.sweep.work import Workshop
 from llmc.sweep.yamlfile import YamlFile
 
 LAYOUT_SAMPLE = 200
-STATUS_CODES = {
-    "trusted": ExitCode.OK,
-    "untrusted": ExitCode.UNTRUSTED,
-    "failed": ExitCode.UNTRUSTED,
-    "interrupted": ExitCode.INTERRUPTED,
-}
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def definition(cell: CellSpec, config: SweepConfig) -> str:
     """Hash what the configuration says of a cell: when it changes, what is known of the cell no longer stands."""
-    keys = ("limit", "seed", "like_llama", "on_hazard", "health_check", "layout_check", "engine", "source")
+    keys = ("limit", "seed", "like_llama", "on_hazard", "health_check", "layout_check", "source")
     return content_key(
         {
             "model": cell.model.ref,
@@ -108,7 +102,8 @@ def definition(cell: CellSpec, config: SweepConfig) -> str:
             if cell.model.recipe
             else None,
             "bench": cell.bench,
-            "flags": cell.flags,
+            "engine": asdict(cell.engine),
+            "program": config.engine,
             **config.model_dump(mode="json", include=set(keys)),
         }
     )[:16]
@@ -121,8 +116,7 @@ def run_sweep(request: Request, on_done: Callable[[Event], None], steps: Steps) 
     """
     folder, cells = request.folder, request.cells
     workshop = request.workshop()
-    workshop.engine()  # without one nothing can be scored at all
-    _require_types(workshop, cells)
+    _require_tools(workshop, cells, request.slots())
     folder.begin(request.config.model_dump(mode="json"), _states(request))
     with folder.claims():
         board = Board(cells, folder, on_done, workshop.drop)
@@ -145,7 +139,7 @@ def _states(request: Request) -> dict[str, CellState]:
             model=cell.model.name,
             benchmark=cell.bench_name,
             axes=dict(cell.axes),
-            flags=cell.flags,
+            flags=cell.engine.flags,
             definition=definition(cell, request.config),
             baseline=matrix.baseline_of(cell),
         )
@@ -153,18 +147,20 @@ def _states(request: Request) -> dict[str, CellState]:
     }
 
 
-def _require_types(workshop: Workshop, cells: Sequence[CellSpec]) -> None:
-    recipes = {cell.model.recipe.type for cell in cells if cell.model.recipe}
-    for kind in sorted(recipes):
+def _require_tools(workshop: Workshop, cells: Sequence[CellSpec], places: Sequence[dict[str, str]]) -> None:
+    """Raise before anything runs what would fail every cell: no engine, no scorer, a type that cannot be made."""
+    scorers = {cell.engine.scorer for cell in cells}
+    if "perplexity" in scorers:
+        workshop.engine()
+    if "logprobs" in scorers:
+        workshop.scorer()
+        if any(places):
+            raise UsageError(
+                "--gpus pins llama-perplexity; the logprobs scorer uses the GPU it finds",
+                "leave --gpus out and set CUDA_VISIBLE_DEVICES for the whole sweep",
+            )
+    for kind in sorted({cell.model.recipe.type for cell in cells if cell.model.recipe}):
         workshop.quantized().quantizer.require_type(kind)
-
-
-def exit_code(sweep: SweepMap, cells: Sequence[CellSpec]) -> ExitCode:
-    """Return the verdict over some cells: 130 when interrupted, 3 when any has no trusted run, 5 without cells."""
-    if not cells:
-        return ExitCode.NOTHING
-    states = [sweep.cells[cell.id].status for cell in cells if cell.id in sweep.cells]
-    return ExitCode.worst(STATUS_CODES.get(status, ExitCode.INTERRUPTED) for status in states)
 
 
 def preview(request: Request) -> list[dict[str, Any]]:
@@ -176,6 +172,5 @@ def preview(request: Request) -> list[dict[str, Any]]:
     from llmc.sweep.preview import preview_cell
 
     workshop = request.workshop()
-    workshop.engine()
-    _require_types(workshop, request.cells)
+    _require_tools(workshop, request.cells, request.slots())
     return [preview_cell(cell, workshop) for cell in request.cells]

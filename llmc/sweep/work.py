@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmc import __version__
-from llmc.engine.locate import identity, locate
+from llmc.engine.process import Limits
 from llmc.errors import ExitCode, InterruptedRun, LlmcError, RefusedError, os_error
 from llmc.runs.bench import Bench, open_bench
 from llmc.runs.cell import Cell, Finished, plan_cell, run_cell
 from llmc.runs.memory import available_bytes
 from llmc.runs.prepare import PreparedEngine, PreparedModel, prepare_engine, prepare_model
+from llmc.runs.scored import ScoredCell, plan_scored_cell, run_scored_cell
+from llmc.runs.scorer import PreparedScorer, prepare_scorer
 from llmc.runs.settings import FirstTime, Settings
 from llmc.runs.store import Store
 from llmc.runs.sweep_map import Status
@@ -27,6 +28,8 @@ from llmc.sweep.matrix import CellSpec, ModelSource
 from llmc.sweep.quantize import Quantized, find_quantizer
 
 Kept = TypeVar("Kept")
+Planned = Cell | ScoredCell
+UNCONDITIONAL = "acc_uncond"  # the rule that needs the options' log-probabilities without the question
 SYSTEM = "system"  # the kind of an error that is the machine's: a full disk, no memory
 
 
@@ -112,11 +115,26 @@ class Workshop:
             with contextlib.suppress(LlmcError):  # a base that cannot be read left nothing to delete
                 self.quantized().drop(source, self.file(source.ref))
 
-    def plan(self, cell: CellSpec, model: PreparedModel, variables: Mapping[str, str] | None = None) -> Cell:
-        settings = replace(self.settings, user_flags=cell.flags)
-        return plan_cell(self.engine(variables), model, self.bench(cell.bench), settings, FirstTime())
+    def scorer(self) -> PreparedScorer:
+        limits = Limits(timeout=self.settings.timeout, stall=self.settings.stall)
+        return self._keep("scorer", lambda: prepare_scorer(limits))
 
-    def known_run(self, planned: Cell) -> Done | None:
+    def plan(self, cell: CellSpec, model: PreparedModel, variables: Mapping[str, str] | None = None) -> Planned:
+        """Plan a cell for its scorer; RefusedError for what would go wrong."""
+        engine = cell.engine
+        settings = replace(
+            self.settings,
+            user_flags=engine.flags,
+            scorer=engine.scorer,
+            rule=engine.rule,
+            scoring=replace(engine.scoring, uncond=engine.scoring.uncond or engine.rule == UNCONDITIONAL),
+        )
+        bench = self.bench(cell.bench)
+        if engine.scorer == "logprobs":
+            return plan_scored_cell(self.scorer(), model, bench, settings, FirstTime())
+        return plan_cell(self.engine(variables), model, bench, settings, FirstTime())
+
+    def known_run(self, planned: Planned) -> Done | None:
         """Return the trusted run that already answers a planned cell, if the store has one."""
         known = None if self.settings.force else Store(self.settings.out).find_trusted(planned.reuse_key)
         return _done(Finished(*known, reused=True)) if known else None
@@ -131,6 +149,8 @@ def perform(cell: CellSpec, workshop: Workshop, variables: Mapping[str, str] | N
     """Run one cell, or find its trusted run; never raises for what is wrong with this cell alone."""
     try:
         return _perform(cell, workshop, variables)
+    except KeyboardInterrupt:
+        return Done("interrupted", None, None, reused=False)
     except LlmcError as error:
         interrupted = error.exit_code == ExitCode.INTERRUPTED
         return Done("interrupted" if interrupted else "failed", None, describe(error), reused=False)
@@ -144,8 +164,12 @@ def _perform(cell: CellSpec, workshop: Workshop, variables: Mapping[str, str] | 
         if (known := workshop.known_run(planned)) is not None:
             return known
         with workshop.model(cell.model) as made:
-            return _done(run_cell(workshop.plan(cell, made, variables)))
-    return _done(run_cell(planned))
+            return _done(_run(workshop.plan(cell, made, variables)))
+    return _done(_run(planned))
+
+
+def _run(planned: Planned) -> Finished:
+    return run_cell(planned) if isinstance(planned, Cell) else run_scored_cell(planned)
 
 
 def _done(finished: Finished) -> Done:
@@ -163,21 +187,3 @@ def describe(error: Exception) -> dict[str, str]:
         return {"kind": "internal", "message": what, "remedy": "run this cell alone with LLMC_DEBUG=1 and report it"}
     detail = {"kind": error.kind, "message": error.what, "remedy": error.remedy}
     return {**detail, "slug": error.slug} if isinstance(error, RefusedError) else detail
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What must be the same on every machine that works on a sweep. ``models`` maps references to SHA-256 sums."""
-
-    llmc: str
-    engine: str
-    models: dict[str, str]
-
-
-def local_identity(workshop: Workshop, cells: list[CellSpec]) -> Identity:
-    """Return what this machine has; a model that cannot be read is left out: its cells will fail by themselves."""
-    models = {}
-    for ref in dict.fromkeys(cell.model.ref for cell in cells):
-        with contextlib.suppress(LlmcError):
-            models[ref] = workshop.file(ref).sha256
-    return Identity(__version__, identity(locate(workshop.settings.engine)), models)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -102,7 +102,7 @@ def _sentence(kind: type[BaseModel], file: YamlFile, detail: Any) -> str:
     where: Location = tuple(detail["loc"])
     place = file.at(where)
     name = ".".join(str(part) for part in where) or "the file"
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{place}: unknown key {name}{did_you_mean(str(where[-1]), _known_keys(kind, where[:-1]))}"
     if detail["type"] == "missing":
         return f"{place}: {name} is missing"
@@ -122,8 +122,13 @@ def _known_keys(kind: type[BaseModel], where: Location) -> list[str]:
             else:
                 inner += [option for argument in get_args(each) for option in _spread(argument)]
         here = inner
-    models = [each for each in here if isinstance(each, type) and issubclass(each, BaseModel)]
-    return [name for each in models for name in each.model_fields]
+    known: list[str] = []
+    for each in here:
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            known += each.model_fields
+        elif is_dataclass(each):
+            known += [field.name for field in fields(each)]
+    return known
 
 
 def _spread(annotation: Any) -> list[Any]:

@@ -33,6 +33,9 @@ GOOD = "name: s\nmodels: [a.gguf]\nbenchmarks: [b.bin]\n"
         (GOOD + "executor:\n  kind: ray\n  adress: auto\n", 6, "did you mean address?"),
         ("name: s\nbenchmarks: [b]\nmodels:\n  - a.gguf\n  - {hf: o/r, label: [Q8_0]}\n", 5, "did you mean labels?"),
         (GOOD + "baseline: {modell: a}\n", 4, "did you mean model?"),
+        (GOOD + "scoring: {kv_typ: f32}\n", 4, "did you mean kv_type?"),
+        (GOOD + "axes:\n  s:\n    a: {scorrer: logprobs}\n", 6, "did you mean scorer?"),
+        (GOOD + "scorer: guesses\n", 4, "scorer"),
         (GOOD + "limit: 0\n", 4, "limit"),
         (GOOD + "limit: many\n", 4, "limit"),
         (GOOD + "on_hazard: ignore\n", 4, "on_hazard"),
@@ -97,7 +100,10 @@ base: x.gguf
 """,
     )
     assert config.flags == ("-t", "4", "--device", "none")
-    assert config.axes["fa"] == {"on": ("-fa", "on"), "off": ("-fa", "off")}
+    assert {name: value.flags for name, value in config.axes["fa"].items()} == {
+        "on": ("-fa", "on"),
+        "off": ("-fa", "off"),
+    }
     assert list(config.axes["threads"]) == ["4", "8"] and config.quantize == ("Q8_0",)
 
 

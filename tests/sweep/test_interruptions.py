@@ -53,6 +53,18 @@ def test_ctrl_c_keeps_what_is_done_and_goes_on_from_there(sweeping: Sweeping, tm
     assert set(sweeping.statuses().values()) == {"trusted"}
 
 
+def test_ctrl_c_in_the_health_check_is_no_failure(sweeping: Sweeping, tmp_path: Path) -> None:
+    sweeping.model("one")
+    config = sweeping.config(models=["one.gguf"], health_check=True)
+    mark = tmp_path / "mark"
+    child = sweeping.start(config, FAKE_ENGINE="hang=during", FAKE_ENGINE_ONLY="canary.bin", FAKE_ENGINE_MARK=str(mark))
+    wait_for(mark.exists)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130 and "Traceback" not in err, out + err
+    assert set(sweeping.statuses().values()) == {"interrupted", "pending"}
+
+
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_as_if_it_never_was(
     sweeping: Sweeping, tmp_path_factory: pytest.TempPathFactory

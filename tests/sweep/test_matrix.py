@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llmc import hub
 from llmc.errors import LlmcError
 from llmc.sweep.config import load_config
-from llmc.sweep.matrix import CellSpec, Matrix, ModelSource, expand
+from llmc.sweep.matrix import CellSpec, EngineSettings, Matrix, ModelSource, expand
 
 FILES = ("a.gguf", "b.gguf", "deep/c.gguf", "big-00001-of-00003.gguf", "big-00002-of-00003.gguf", "x.bin", "y.bin")
 
@@ -92,9 +92,13 @@ def test_a_hub_out_of_reach_is_left_to_the_cell(tmp_path: Path, monkeypatch: pyt
         ({"models": ["a.gguf"], "benchmarks": ["z.bin"]}, "no such file"),
         ({"models": ["a.gguf"], "baseline": "aa"}, "did you mean a?"),
         ({"models": ["a.gguf"], "baseline": {"axes": {"kv": "f16"}}}, "no axis is called 'kv'"),
-        ({"models": ["a.gguf"], "axes": {"k": {"x": "", "y": ""}}}, "the same cell twice"),
+        ({"models": ["a.gguf"], "axes": {"k": {"x": "", "y": ""}}}, "the same cell stands twice"),
         ({"models": ["a.gguf"], "axes": {"k": {"x": "-bf other.bin"}}}, "-bf"),
         ({"models": ["a.gguf"], "flags": "--hellaswag"}, "--hellaswag"),
+        ({"models": ["a.gguf"], "rule": "acc_nrm"}, "did you mean acc_norm?"),
+        ({"models": ["a.gguf"], "rule": "acc_norm"}, "belong to the logprobs scorer"),
+        ({"models": ["a.gguf"], "scorer": "logprobs", "flags": "-t 4"}, "are llama-perplexity's"),
+        ({"models": ["a.gguf"], "axes": {"k": {"x": {"rule": "acc_raw"}}}}, "rule and scoring of k=x"),
         ({"base": "aa.gguf", "quantize": ["Q8_0"]}, "no such file"),
         ({"base": "a.gguf", "quantize": ["Q8_0", "Q8_0"]}, "stands twice"),
         ({"base": "a.gguf", "quantize": ["Q8_0"], "imatrix": "none"}, "no such file"),
@@ -128,11 +132,11 @@ def test_a_baseline_of_models_keeps_the_axes_and_one_of_axes_the_models(tmp_path
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=40, unique=True), st.integers(1, 9))
 def test_every_cell_belongs_to_exactly_one_shard(models: list[str], count: int) -> None:
     for name in models:
-        cell = CellSpec(ModelSource(name, "ref"), "b", "b", (), ())
+        cell = CellSpec(ModelSource(name, "ref"), "b", "b", (), EngineSettings())
         assert sum(cell.in_shard(index, count) for index in range(1, count + 1)) == 1
 
 
 def test_shards_do_not_change_from_one_version_to_the_next() -> None:
-    cells = [CellSpec(ModelSource(f"m{i}", "ref"), "b", "b", (), ()) for i in range(12)]
+    cells = [CellSpec(ModelSource(f"m{i}", "ref"), "b", "b", (), EngineSettings()) for i in range(12)]
     shards = [next(i for i in range(1, 5) if cell.in_shard(i, 4)) for cell in cells]
     assert shards == [1, 3, 2, 2, 4, 2, 4, 1, 4, 4, 2, 3]
