@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+from array import array
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from llmc.scoring.job import Settings
 from llmc.scoring.planning import Batch, Held
-from llmc.scoring.tokens import Tokens
 from llmc.scoring.tree import Limits, Wave, spans
 
+if TYPE_CHECKING:
+    from llmc.scoring.tokens import Tokens
+
+TOKEN_BYTES = 4  # llama_token is int32
 PAD = 256  # llama.cpp rounds a unified context up to this
 CPU_TOKENS, GPU_TOKENS = 256, 2048
 OUTPUT_BYTES = 128 << 20  # logits of one call, at most: libllama holds them twice
@@ -114,7 +118,7 @@ class Model:
             buffer = (ctypes.c_int32 * room)()
             count = self.native.llama_tokenize(self._vocab, data, len(data), buffer, room, special, False)
             if count >= 0:
-                return tuple(buffer[:count])
+                return array("i", ctypes.string_at(buffer, TOKEN_BYTES * count))
             if -count <= room:
                 raise NativeError(f"libllama could not tokenize a text of {len(data)} bytes")
             room = -count

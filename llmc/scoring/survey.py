@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,7 +15,9 @@ from llmc.scoring.planning import Batch
 from llmc.scoring.tokens import CannotScore, DoesNotFit, Tokenized, Tokenizer, tokenize
 from llmc.scoring.tree import Limits
 
-CHUNK_ITEMS = 4096  # tokenized and planned at a time: bounds the memory, whatever the file
+# Tokenized and planned at a time: bounds the memory, whatever the file.
+CHUNK_ITEMS = 4096
+CHUNK_CHARS = 1 << 25  # of all options with their contexts: about 8 million tokens
 NAMED = 20  # ids in a message
 
 
@@ -66,6 +67,28 @@ class Survey:
             if self.items <= self.done:
                 self.first = self.items
 
+    def note(self, item: Item, why: DoesNotFit | CannotScore) -> None:
+        """Take in an item that cannot be scored."""
+        if isinstance(why, DoesNotFit):
+            self.too_long.append(item.id)
+            self.longest = max(self.longest, why.tokens)
+        else:
+            self.impossible[item.id] = str(why)
+
+
+def chunked(items: Iterator[Item]) -> Iterator[list[Item]]:
+    """Cut items into runs that fit into memory when tokenized."""
+    part: list[Item] = []
+    chars = 0
+    for item in items:
+        part.append(item)
+        chars += sum(len(item.context) + len(text) for text in item.continuations)
+        if len(part) == CHUNK_ITEMS or chars >= CHUNK_CHARS:
+            yield part
+            part, chars = [], 0
+    if part:
+        yield part
+
 
 class Chunks:
     """The chunks of a job; a job of a single one is read and tokenized once, a longer one a second time to score it.
@@ -94,32 +117,31 @@ class Chunks:
         return iter((self._only,)) if self._only is not None else self._read(Survey())
 
     def _read(self, survey: Survey) -> Iterator[Chunk]:
-        items = chosen_items(self.job.items, self.job.indices)
         # libllama's tokenizer only reads the vocabulary, and ctypes lets go of the interpreter meanwhile.
         with ThreadPoolExecutor(self.threads) as pool:
-            while part := list(itertools.islice(items, CHUNK_ITEMS)):
-                found = pool.map(self._tokenize, part, itertools.repeat(survey))
-                tokenized = [each for each in found if each is not None]
+            for part in chunked(chosen_items(self.job.items, self.job.indices)):
+                tokenized = []
+                for item, found in zip(part, pool.map(self._tokenize, part), strict=True):
+                    if isinstance(found, Tokenized):
+                        tokenized.append(found)
+                    else:
+                        survey.note(item, found)
                 if len(tokenized) == len(part):
                     yield Chunk(part, tokenized, planning.plan([branches(each) for each in tokenized], self.limits))
 
-    def _tokenize(self, item: Item, survey: Survey) -> Tokenized | None:
+    def _tokenize(self, item: Item) -> Tokenized | DoesNotFit | CannotScore:
         try:
             return tokenize(item, self.job.settings, self.vocabulary, self.context)
-        except DoesNotFit as error:
-            survey.too_long.append(item.id)
-            survey.longest = max(survey.longest, error.tokens)
-        except CannotScore as error:
-            survey.impossible[item.id] = str(error)
-        return None
+        except (DoesNotFit, CannotScore) as error:
+            return error
 
     def _refuse(self, survey: Survey) -> None:
         if survey.impossible:
-            names = sorted(survey.impossible)
+            names = list(survey.impossible)
             raise Refused("cannot-score", f"{named(names)}: {survey.impossible[names[0]]}")
         if survey.too_long:
-            names = sorted(survey.too_long)
-            raise Refused("context-too-small", f"{named(names)}: up to {survey.longest} tokens, {self.context} fit")
+            what = f"up to {survey.longest} tokens, {self.context} fit"
+            raise Refused("context-too-small", f"{named(survey.too_long)}: {what}")
 
 
 def named(ids: list[str]) -> str:

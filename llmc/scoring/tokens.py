@@ -18,14 +18,16 @@ models/huggingface.py; llama.cpp tools/perplexity/perplexity.cpp.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from llmc.benchmarks.item import Item
 from llmc.scoring.job import Settings
 
-Tokens = tuple[int, ...]
+if TYPE_CHECKING:
+    Tokens = array[int]  # int32: a chunk of few-shot items has millions of them
 
 
 class Tokenizer(Protocol):
@@ -86,13 +88,15 @@ def tokenize(item: Item, settings: Settings, vocabulary: Tokenizer, context: int
     DoesNotFit when one is and may not be cut, or when the tokens to score alone do not fit; CannotScore when an option
     has no token to score, or nothing to condition its first one on.
     """
-    pair = _joint if settings.tokenization == "joint" else _separate
-    options = [pair(item.context, text, settings, vocabulary) for text in item.continuations]
+    encode = _encoder(settings, vocabulary)
+    ending = 1 if settings.bos == "model" and vocabulary.adds_eos else 0
+    pairs = _joint if settings.tokenization == "joint" else _separate
+    options = pairs(item.context, item.continuations, encode, ending, vocabulary)
     if settings.tokenization == "joint":
         options = _with_prefix(options)
     uncond = None
     if settings.uncond and item.uncond_context is not None:
-        uncond = [pair(item.uncond_context, text, settings, vocabulary) for text in item.continuations]
+        uncond = pairs(item.uncond_context, item.continuations, encode, ending, vocabulary)
     cut = settings.truncate == "left"
     return Tokenized(
         tuple(_fitted(_conditioned(each, vocabulary), context, cut) for each in options),
@@ -104,29 +108,27 @@ def _encoder(settings: Settings, vocabulary: Tokenizer) -> Callable[[str], Token
     if settings.bos == "model":
         return lambda text: vocabulary.encode(text, special=True)
     if settings.bos == "always" and vocabulary.bos is not None:
-        head = (vocabulary.bos,)
+        head = array("i", [vocabulary.bos])
         return lambda text: head + vocabulary.encode(text, special=False)
     return lambda text: vocabulary.encode(text, special=False)
 
 
-def _ending(settings: Settings, vocabulary: Tokenizer) -> int:
-    return 1 if settings.bos == "model" and vocabulary.adds_eos else 0
-
-
-def _joint(context: str, continuation: str, settings: Settings, vocabulary: Tokenizer) -> Sequence:
-    encode, ending = _encoder(settings, vocabulary), _ending(settings, vocabulary)
-    whole = encode(context + continuation)
-    end = len(whole) - ending
+def _joint(
+    context: str, texts: tuple[str, ...], encode: Callable[[str], Tokens], ending: int, vocabulary: Tokenizer
+) -> list[Sequence]:
     split = len(encode(context.rstrip())) - ending
+    wholes = [encode(context + text) for text in texts]
     # Where the last token of the context swallows the continuation, that token is what is left to score.
-    return Sequence(whole, max(0, min(split, end - 1)), end)
+    return [Sequence(each, max(0, min(split, len(each) - ending - 1)), len(each) - ending) for each in wholes]
 
 
-def _separate(context: str, continuation: str, settings: Settings, vocabulary: Tokenizer) -> Sequence:
-    head = _encoder(settings, vocabulary)(context)
-    head = head[: len(head) - _ending(settings, vocabulary)]
-    tail = vocabulary.encode(continuation, special=False)
-    return Sequence(head + tail, len(head), len(head) + len(tail))
+def _separate(
+    context: str, texts: tuple[str, ...], encode: Callable[[str], Tokens], ending: int, vocabulary: Tokenizer
+) -> list[Sequence]:
+    head = encode(context)
+    head = head[: len(head) - ending]
+    wholes = [head + vocabulary.encode(text, special=False) for text in texts]
+    return [Sequence(each, len(head), len(each)) for each in wholes]
 
 
 def _with_prefix(options: list[Sequence]) -> list[Sequence]:
@@ -140,10 +142,13 @@ def _with_prefix(options: list[Sequence]) -> list[Sequence]:
 
 def common_prefix(a: Tokens, b: Tokens) -> int:
     """Return how many leading tokens two sequences share."""
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return i
-    return min(len(a), len(b))
+    same, most = 0, min(len(a), len(b))
+    if a[:most] == b[:most]:
+        return most
+    while most - same > 1:  # the first ``same`` are equal, the first ``most`` are not
+        middle = (same + most) // 2
+        same, most = (middle, most) if a[same:middle] == b[same:middle] else (same, middle)
+    return same
 
 
 def _conditioned(sequence: Sequence, vocabulary: Tokenizer) -> Sequence:
@@ -157,7 +162,7 @@ def _conditioned(sequence: Sequence, vocabulary: Tokenizer) -> Sequence:
     if len(sequence.tokens) > 1 and sequence.tokens[0] == head:
         return Sequence(sequence.tokens, 1, sequence.end, sequence.prefix)
     prefix = None if sequence.prefix is None else sequence.prefix + 1
-    return Sequence((head, *sequence.tokens), sequence.split + 1, sequence.end + 1, prefix)
+    return Sequence(array("i", [head]) + sequence.tokens, sequence.split + 1, sequence.end + 1, prefix)
 
 
 def _fitted(sequence: Sequence, context: int, cut: bool) -> Sequence:

@@ -6,6 +6,7 @@ Tokens are kept as big-endian bytes, so that sorting sequences sorts their tree 
 from __future__ import annotations
 
 import itertools
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,8 @@ def branch(tokens: Sequence[int], start: int) -> Branch:
     if not 1 <= start < len(tokens):
         raise ValueError(f"token {start} of {len(tokens)} cannot be the first one to score")
     packed = array("i", tokens)
-    packed.byteswap()
+    if sys.byteorder == "little":
+        packed.byteswap()
     return Branch(packed.tobytes(), start)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from dataclasses import replace
 from typing import Any
 
@@ -34,8 +35,10 @@ def tokenized_items(draw: st.DrawFn) -> list[Tokenized]:
         uncond = None
         if draw(st.booleans()):
             before = draw(st.sampled_from([(7,), context[:1], context]))
-            uncond = tuple(Sequence((*before, *tail), len(before), len(before) + len(tail)) for tail in options)
-        sequences = [Sequence((*context, *tail), split, len(context) + len(tail)) for tail in options]
+            uncond = tuple(
+                Sequence(array("i", [*before, *tail]), len(before), len(before) + len(tail)) for tail in options
+            )
+        sequences = [Sequence(array("i", [*context, *tail]), split, len(context) + len(tail)) for tail in options]
         items.append(Tokenized(tuple(sequences), uncond))
     return items
 
@@ -64,7 +67,7 @@ def run(batches: list[Batch], items: list[Tokenized], cache: FakeCache) -> tuple
 
 def by_hand(item: Tokenized) -> list[list[float]]:
     return [
-        [log_probability(each.tokens[:j], each.tokens[j]) for j in range(each.start, len(each.tokens))]
+        [log_probability(tuple(each.tokens[:j]), each.tokens[j]) for j in range(each.start, len(each.tokens))]
         for each in item.sequences()
     ]
 
@@ -95,7 +98,9 @@ def test_within_a_batch_no_token_is_decoded_twice_and_no_last_one_at_all(
         part = items[batch.first : batch.first + batch.items]
         cache = FakeCache(limits)
         run([replace(batch, first=0)], part, cache)
-        wanted = {each.tokens[:j] for item in part for each in item.sequences() for j in range(1, len(each.tokens))}
+        wanted = {
+            tuple(each.tokens[:j]) for item in part for each in item.sequences() for j in range(1, len(each.tokens))
+        }
         stem = tokens_of(batch.stem)
         assert set(cache.decoded) == wanted | {stem[: j + 1] for j in range(len(stem))}
         if len(batch.waves) == 1 and all(item.uncond is None for item in part):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.scoring.job import Settings
-from llmc.scoring.tokens import CannotScore, DoesNotFit, Sequence, Tokenized, Tokens, common_prefix, tokenize
+from llmc.scoring.tokens import CannotScore, DoesNotFit, Sequence, Tokenized, common_prefix, tokenize
 from scorer_helpers import item
 
 BOS, EOS = 1, 2
@@ -21,14 +23,14 @@ class Vocabulary:
     ) -> None:
         self.merged, self.bos, self.eos, self.adds_bos, self.adds_eos = merged, bos, eos, adds_bos, adds_eos
 
-    def encode(self, text: str, *, special: bool) -> Tokens:
+    def encode(self, text: str, *, special: bool) -> array[int]:
         found: list[int] = [BOS] if special and self.adds_bos else []
         at = 0
         while at < len(text):
             piece = next((m for m in self.merged if text.startswith(m, at)), text[at])
             found.append(1000 + self.merged.index(piece) if piece in self.merged else ord(piece))
             at += len(piece)
-        return (*found, EOS) if special and self.adds_eos else tuple(found)
+        return array("i", [*found, EOS] if special and self.adds_eos else found)
 
 
 def options(found: Tokenized) -> list[tuple[int, int, int | None, int]]:
@@ -76,10 +78,10 @@ def test_joint_where_context_and_option_merge() -> None:
     ],
 )
 @pytest.mark.parametrize("tokenization", ["joint", "separate"])
-def test_bos(tokenization: str, bos: str, adds_bos: bool, head: Tokens) -> None:
+def test_bos(tokenization: str, bos: str, adds_bos: bool, head: tuple[int, ...]) -> None:
     vocabulary = Vocabulary(adds_bos=adds_bos)
     found = tokenized("Q", " a", " b", vocabulary=vocabulary, bos=bos, tokenization=tokenization)
-    assert [each.tokens for each in found.options] == [(*head, ord("Q"), ord(" "), ord(x)) for x in "ab"]
+    assert [tuple(each.tokens) for each in found.options] == [(*head, ord("Q"), ord(" "), ord(x)) for x in "ab"]
     assert {each.split for each in found.options} == {len(head) + 1}
 
 
@@ -161,8 +163,12 @@ def test_whatever_the_texts_every_option_has_something_to_score(
             assert each.prefix is None or 1 <= each.prefix < len(each.tokens)
 
 
-def test_common_prefix() -> None:
-    assert common_prefix((1, 2, 3), (1, 2, 4)) == 2
-    assert common_prefix((1, 2), (1, 2, 4)) == 2
-    assert common_prefix((), (1,)) == 0
-    assert Sequence((1, 2, 3), 2, 3).start == 2 and Sequence((1, 2, 3), 2, 3, 1).start == 1
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
+def test_common_prefix(a: list[int], b: list[int]) -> None:
+    expected = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    assert common_prefix(array("i", a), array("i", b)) == expected
+
+
+def test_a_sequence_starts_where_the_first_rule_does() -> None:
+    tokens = array("i", [1, 2, 3])
+    assert Sequence(tokens, 2, 3).start == 2 and Sequence(tokens, 2, 3, 1).start == 1
