@@ -254,6 +254,9 @@ def _derived(target: names.Target, rows: Rows, derivation: Derivation) -> Iterat
                 yield right
                 index += 1
             row += 1
+    if row == 0:
+        files = ", ".join(str(path) for path in rows.paths)
+        raise InputFileError(f"there are no rows in {files}", "check the source and the split")
 
 
 def _selected(entry: ManifestEntry, wanted: Iterator[Wanted]) -> Iterator[Wanted]:

@@ -447,3 +447,104 @@ def test_rows_of_ones_own_are_verified_by_the_spec_in_the_sidecar(tmp_path: Path
     sidecar.write_text(json.dumps(data))
     called = cli("verify", "mine-test", "--out", out)
     assert (called.code, "holds no usable spec" in called.err) == (2, True)
+
+
+FEW_SHOT = "commonsense-qa-validation@olmes-5shot"
+
+
+def test_worked_examples_are_verified_too(tmp_path: Path, small_specs: Path) -> None:
+    source = made_up.write(tmp_path / "rows.jsonl", made_up.csqa(4))
+    path = ensure_built(FEW_SHOT, tmp_path / "out", source=source).bin_path(tmp_path / "out")
+    assert verify(path).problems == []
+    original = list(read_items(items_path(path)))
+    blocks = original[2].context.split("\n\n")
+    assert len(blocks) == 6
+    for changed, words in (
+        ("\n\n".join([blocks[1], blocks[0], *blocks[2:]]), "worked example 1"),
+        ("\n\n".join(blocks[1:]), "worked example 1"),
+        (original[2].context.replace("\n\n", "\n", 1), "worked example 1, its end"),
+        (blocks[0][:-1] + ("A" if blocks[0][-1] != "A" else "B") + original[2].context[len(blocks[0]) :], "its answer"),
+    ):
+        rewrite(path, edit(2, context=changed)(original))
+        (problem,) = [one for one in verify(path).problems if one.what.startswith("the prompt")]
+        assert (problem.task, words in problem.what) == (2, True), problem.what
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_single_edit_of_any_item_is_found(tmp_path: Path, small_specs: Path, data: st.DataObject) -> None:
+    """.bin, items and sidecar are all made to agree with the edit: only the source tells, and only of that task."""
+    name, rows = data.draw(
+        st.sampled_from([(FEW_SHOT, "commonsense-qa"), ("arc-easy", "arc-easy"), ("boolq", "boolq")])
+    )
+    out = tmp_path / "out"
+    source = made_up.write(tmp_path / f"{rows}.jsonl", made_up.ROWS[rows](5))
+    path = ensure_built(name, out, source=source, force=True).bin_path(out)
+    items = list(read_items(items_path(path)))
+    item = data.draw(st.sampled_from(items))
+    kind = data.draw(st.sampled_from(["character", "option", "order", "gold", "id", "attributes"]))
+    if kind == "character":
+        at = data.draw(st.integers(0, len(item.context)))
+        new = data.draw(st.characters(exclude_categories=["Cs"]) | st.just(""))
+        context = item.context[:at] + new + item.context[at + data.draw(st.integers(0, 1)) :]
+        changed = replace(item, context=context or "x")
+    elif kind == "option":
+        place = data.draw(st.integers(0, len(item.continuations) - 1))
+        texts = list(item.continuations)
+        texts[place] = data.draw(st.sampled_from([texts[place] + " ", " " + texts[place], " Z", texts[place - 1]]))
+        changed = replace(item, continuations=tuple(texts))
+    elif kind == "order":
+        changed = replace(item, continuations=tuple(data.draw(st.permutations(item.continuations))))
+    elif kind == "gold":
+        changed = replace(item, gold=data.draw(st.integers(0, len(item.continuations) - 1)))
+    elif kind == "id":
+        changed = replace(item, id=item.id + "x")
+    else:
+        changed = replace(item, attributes="{}")
+    rewrite(path, [changed if one.index == item.index else one for one in items])
+    result = verify_built(path.name.removesuffix(".bin"), out)
+    assert result.right == (changed == item)
+    assert {problem.task for problem in result.problems} <= {item.index}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: [{**row, "answer": None} for row in rows], "line 1 has no answer"),
+        (lambda rows: [{"q": row["question"]} for row in rows], "has no column 'passage'"),
+        (lambda rows: [*rows[:3], {**rows[3], "passage": 7}, *rows[4:]], "line 4 has 7 where the passage belongs"),
+        (lambda rows: [*rows[:3], {**rows[3], "question": " "}, *rows[4:]], "line 4 has an empty question"),
+        (lambda rows: [*rows[:3], {**rows[3], "answer": "maybe"}, *rows[4:]], "line 4 has the answer 'maybe'"),
+    ],
+)
+def test_a_source_that_is_at_fault_is_no_verdict_on_the_file(
+    tmp_path: Path, small_specs: Path, cli: Cli, change: Callable[[list[dict[str, Any]]], Any], words: str
+) -> None:
+    path = built(tmp_path, "boolq")
+    other = made_up.write(tmp_path / "other.jsonl", change(made_up.boolq(9)))
+    called = cli("verify", "boolq", "--source", other, "--out", path.parent)
+    assert (called.code, words in called.err) == (2, True), called.err
+    assert called.err.count("fix:") == 1
+
+
+def test_an_empty_source_is_no_verdict_on_the_file(tmp_path: Path, small_specs: Path, cli: Cli) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = built(tmp_path, "boolq")
+    pq.write_table(pa.Table.from_pylist(made_up.boolq()).slice(0, 0), tmp_path / "empty.parquet")
+    called = cli("verify", "boolq", "--source", tmp_path / "empty.parquet", "--out", path.parent)
+    assert (called.code, "there are no rows in" in called.err) == (2, True), called.err
+
+
+def test_no_network_is_no_verdict_on_the_file(
+    tmp_path: Path, small_specs: Path, cli: Cli, hub_settings: pytest.MonkeyPatch
+) -> None:
+    path = built(tmp_path, "boolq")
+    sidecar = path.with_suffix(".json")
+    data = json.loads(sidecar.read_text())
+    data["source"] |= {"via": "hub", "revision": "a" * 40, "path": None}
+    sidecar.write_text(json.dumps(data))
+    called = cli("verify", "boolq", "--out", path.parent)
+    assert (called.code, "cannot be reached" in called.err) == (2, True), called.err
+    assert "--source" in called.err
