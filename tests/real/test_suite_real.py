@@ -258,3 +258,46 @@ def test_a_dry_run_names_cells_and_holes(cli: Cli, tmp_path: Path, model: Path, 
     called = run(cli, small, model, tmp_path, "--dry-run")
     assert called.code == 0 and len(called.data["cells"]) == 3 and list(called.data["missing"]) == ["coqa"]
     assert not (tmp_path / "out" / "runs").exists()
+
+
+FOR_REAL = """
+name: for-real
+scoring: {tokenization: joint, bos: never, truncate: never}
+aggregate: mean-of-means
+protocol: olmes
+shots: 5
+splits: [validation]
+sample: {count: 3, seed: 1234, draw: even}
+parts:
+  - {name: exams, aggregate: mean, benchmark: mmlu, groups: [global_facts, marketing, virology]}
+  - {name: commonsense-qa, benchmark: commonsense-qa}
+  - {name: piqa, benchmark: piqa}
+  - {name: social-iqa, benchmark: social-iqa}
+  - {name: coqa, benchmark: coqa, shots: 0}
+  - {name: drop, benchmark: drop}
+  - {name: jeopardy, benchmark: jeopardy, splits: [test]}
+  - {name: naturalqs, benchmark: naturalqs}
+  - {name: squad, benchmark: squad}
+"""
+
+
+@pytest.mark.slow
+def test_real_rows_and_a_real_model(
+    cli: Cli, tmp_path: Path, real_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts that a mirror has are scored where there is no Hub, and the others are named."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "suite.yaml").write_text(FOR_REAL)
+    called = cli("run", "--suite", tmp_path / "suite.yaml", "-m", real_model, "--out", tmp_path / "out", "--json")
+    assert called.code == 3, called.out
+    leaves = {leaf["path"]: leaf for leaf in leaves_of(called.data["suite"]["tree"])}
+    absent = {path for path, leaf in leaves.items() if leaf["absent"]}
+    assert absent == {"coqa", "drop", "jeopardy", "naturalqs", "squad"}
+    assert all("no mirror" in leaves[path]["absent"]["what"] for path in absent)
+    assert all(0 <= leaf["score"] <= 1 for path, leaf in leaves.items() if path not in absent)
+    assert [leaf["tasks"] for path, leaf in leaves.items() if path not in absent] == [1, 1, 1, 3, 3, 3]
+    # Every option is one letter, one token, and its accuracies are equal, as olmes says.
+    for path in set(leaves) - absent:
+        metrics = leaves[path]["metrics"]
+        assert metrics["acc_raw"] == metrics["acc_per_token"] == metrics["acc_per_char"] == metrics["acc_per_byte"]
+        assert metrics["sum_logits_corr"] == metrics["logits_per_token_corr"] < 0
