@@ -8,6 +8,8 @@ tokens, the same threads, flash attention off), each a whole process, one after 
 medians, their ratio, the tokens that each decodes, and the scorer's rate on its tokens beside llama-bench's. Targets:
 letter form 1.05 times llama-perplexity and 0.9 of llama-bench's rate; few-shot 0.8 of the ratio of tokens; text form
 1.0 times and 0.8. The exit status is 1 when one is missed.
+
+On a machine that does other things too, --threads 1 --cpu compares seconds of CPU time, which those hardly move.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -31,6 +34,7 @@ from llmc.engine.gguf_model import read_model
 from llmc.engine.preflight import preflight
 from llmc.scoring.job import Job, Settings
 
+BENCH_TOKENS = 512
 TARGETS = {"letter": (1.05, 0.9), "few-shot": (0.8, None), "text": (1.0, 0.8)}
 
 
@@ -40,11 +44,16 @@ class Timed:
     output: str
 
 
-def timed(command: list[str], env: dict[str, str] | None = None) -> Timed:
-    """Run a command to its end; its output and wall time in seconds."""
-    start = time.perf_counter()
+def timed(command: list[str], cpu: bool, env: dict[str, str] | None = None) -> Timed:
+    """Run a command to its end; its output, and its wall time or CPU time in seconds."""
+
+    def clock() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime if cpu else time.perf_counter()
+
+    start = clock()
     done = subprocess.run(command, check=False, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed ({done.returncode}):\n{done.stderr[-2000:]}")
     return Timed(seconds, done.stdout)
@@ -59,23 +68,40 @@ class Round:
     tokens: int
 
 
-def measure(model: Path, bench: Path, settings: Settings, rounds: int, folder: Path) -> list[Round]:
-    job = folder / "job.json"
-    job.write_text(Job(bench.resolve(), settings).to_json(), encoding="utf-8")
+def measure(model: Path, bench: Path, settings: Settings, rounds: int, cpu: bool, folder: Path) -> list[Round]:
     threads = ["-t", str(settings.threads)] if settings.threads else []
     found = binding()
-    env = worker_environment(found)
     perplexity = planned_command(model, bench, folder, *threads)
-    worker = [sys.executable, "-m", "llmc.scoring.worker", str(model), str(job)]
+    whole = worker_command(model, bench, settings, None, folder)
+    # What one task costs is nearly all loading: the difference is the evaluation, by either clock.
+    single = worker_command(model, bench, settings, (0,), folder)
     speed = [str(found.lib.parent / "bin" / "llama-bench"), "-m", str(model), "-n", "0", "-fa", "0", "-o", "json"]
     done = []
     for _ in range(rounds):
-        engine = timed(perplexity, {**os.environ, "LLAMA_ARG_LOG_COLORS": "off"})
-        scorer = timed(worker, env)
-        first, *_, last = (json.loads(line) for line in scorer.output.splitlines())
-        rate = json.loads(timed([*speed, "-p", "512", "-r", "2", "-t", str(first["threads"])]).output)[0]["avg_ts"]
-        done.append(Round(engine.seconds, scorer.seconds, last["tokens"] / last["score_seconds"], rate, last["tokens"]))
+        engine = timed(perplexity, cpu, {**os.environ, "LLAMA_ARG_LOG_COLORS": "off"})
+        scorer, little = (timed(command, cpu, worker_environment(found)) for command in (whole, single))
+        announced, tokens = said(scorer.output)
+        speed_threads = ["-p", str(BENCH_TOKENS), "-t", str(announced["threads"])]
+        once, thrice = (timed([*speed, *speed_threads, "-r", str(n)], cpu) for n in (1, 3))
+        rate = (tokens - said(little.output)[1]) / (scorer.seconds - little.seconds)
+        done.append(
+            Round(engine.seconds, scorer.seconds, rate, 2 * BENCH_TOKENS / (thrice.seconds - once.seconds), tokens)
+        )
     return done
+
+
+def worker_command(
+    model: Path, bench: Path, settings: Settings, indices: tuple[int, ...] | None, folder: Path
+) -> list[str]:
+    job = folder / f"job{'' if indices is None else len(indices)}.json"
+    job.write_text(Job(bench.resolve(), settings, indices).to_json(), encoding="utf-8")
+    return [sys.executable, "-m", "llmc.scoring.worker", str(model), str(job)]
+
+
+def said(output: str) -> tuple[dict[str, Any], int]:
+    """Return the worker's announcement, and how many tokens it decoded."""
+    first, *_, last = (json.loads(line) for line in output.splitlines())
+    return first, last["tokens"]
 
 
 def report(form: str, bench: Path, model: Path, rounds: list[Round]) -> bool:
@@ -106,6 +132,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--cpu", action="store_true", help="compare CPU time, not wall time")
     parser.add_argument("--batch-tokens", type=int, action="append")
     given = parser.parse_args()
     good = True
@@ -120,7 +147,8 @@ def main() -> int:
 def run(form: str, bench: Path, given: Any, settings: Settings) -> bool:
     with tempfile.TemporaryDirectory() as name:
         part = first_tasks(bench, given.limit, Path(name))
-        return report(form, part, given.model, measure(given.model, part, settings, given.rounds, Path(name)))
+        rounds = measure(given.model, part, settings, given.rounds, given.cpu, Path(name))
+        return report(form, part, given.model, rounds)
 
 
 if __name__ == "__main__":
