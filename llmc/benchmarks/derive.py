@@ -12,7 +12,9 @@ from llmc.benchmarks.evidence import Evidence, Unfit
 from llmc.benchmarks.scaffold import GAP, LETTERS, Piece, Prompt, departure
 from llmc.benchmarks.spec import Benchmark
 
-_SPACED = tuple(" " + letter for letter in LETTERS)
+# By number of options.
+_BARE = [tuple(LETTERS[:count]) for count in range(len(LETTERS) + 1)]
+_SPACED = [tuple([" " + letter for letter in letters]) for letters in _BARE]
 # The values of an item in their order; what they are called in messages.
 ITEM_NAMES = (
     "index",
@@ -61,6 +63,7 @@ class Derivation:
         self._description = Prompt(chosen.description, chosen.choice_line) if chosen.description else None
         self._is_letter, self._uncond = chosen.form == "letter", chosen.uncond
         self._trimmed = [(field, str.strip) for field in chosen.strip] + [(f, str.lstrip) for f in chosen.lstrip]
+        self._rearranges = chosen.order is not None or spec.choices.shuffle is not None
         self._trims_options = chosen.strip_options
         self._order, self._seed, self._listed_in = chosen.order, spec.choices.shuffle, chosen.listed_in
         self._worked = worked
@@ -68,9 +71,9 @@ class Derivation:
 
     def wanted(self, index: int, evidence: Evidence) -> Wanted:
         """Return the task of a row; raises Unfit where the protocol cannot ask it."""
-        order = self._arrangement(evidence)
-        shown, gold = evidence.options, evidence.gold
-        if order is not None:
+        order, shown, gold = None, evidence.options, evidence.gold
+        if self._rearranges:
+            order = self._arrangement(evidence)
             shown, gold = tuple([shown[place] for place in order]), order.index(gold)
         if self._trims_options:
             shown = tuple([option.strip() for option in shown])
@@ -87,10 +90,8 @@ class Derivation:
         names = self._prompt.names(len(wanted.shown))
         return [*wanted.before[0], *zip(names, wanted.query, strict=True)]
 
-    def _arrangement(self, evidence: Evidence) -> tuple[int, ...] | None:
+    def _arrangement(self, evidence: Evidence) -> tuple[int, ...]:
         """Return the source's places of the options in the order shown: the protocol's, or one drawn per row."""
-        if self._order is None and self._seed is None:
-            return None
         order = list(range(len(evidence.options)) if self._order is None else self._order)
         if len(order) != len(evidence.options):
             raise Unfit(f"has {len(evidence.options)} options, the protocol arranges {len(order)}", "options")
@@ -103,7 +104,7 @@ class Derivation:
             return shown, tuple([" " + text for text in shown])
         if len(shown) > len(LETTERS):
             raise Unfit(f"has {len(shown)} options, more than there are letters", "options")
-        return tuple(LETTERS[: len(shown)]), _SPACED[: len(shown)]
+        return _BARE[len(shown)], _SPACED[len(shown)]
 
     def _query(self, evidence: Evidence, shown: tuple[str, ...]) -> list[str]:
         fields = evidence.fields

@@ -58,6 +58,7 @@ class Witness:
         self._reading = READINGS[name] if name else None
         needs, self._gives = (self._reading.needs, self._reading.gives) if self._reading else ((), ())
         choices, configs = spec.choices, spec.source.configs
+        self._fixed, self._is_json = choices.fixed, choices.json_text
         options = [choices.column] if choices.column else list(choices.columns or ())
         groups = [*configs.columns] if configs else [spec.group_field]
         single = [spec.answer.column, choices.labels, spec.id_field, *groups]
@@ -125,10 +126,10 @@ class Witness:
         return text
 
     def _options(self, values: Sequence[Any]) -> tuple[str, ...]:
-        if self._spec.choices.fixed is not None:
-            return self._spec.choices.fixed
+        if self._fixed is not None:
+            return self._fixed
         found = [values[at] for at in self._several] if self._list is None else values[self._list]
-        if self._spec.choices.json_text and type(found) is str:
+        if self._is_json and type(found) is str:
             try:
                 found = json.loads(found)
             except ValueError:

@@ -52,6 +52,7 @@ class RowReader:
         self._adapter = ADAPTERS[name] if name else None
         self._text_columns = list(spec.fields.values())
         self._question = list(spec.fields).index("question")
+        self._fixed, self._one_list = choices.fixed, choices.column is not None
         self._choice_columns = [choices.column] if choices.column else list(choices.columns or ())
         groups = configs.columns if configs else (spec.group_field,)
         extra = [spec.answer.column, choices.labels, spec.id_field, *groups]
@@ -128,18 +129,11 @@ class RowReader:
         return named
 
     def _read_choices(self, values: tuple[Any, ...]) -> tuple[str, ...]:
-        spec = self._spec.choices
-        if spec.fixed is not None:
-            return spec.fixed
-        if spec.column is not None:
-            (found,) = self._options(values)
-            if spec.json_text:
-                found = _parsed(spec.column, found)
-            if type(found) is not list:
-                raise _wrong_type(spec.column, found, "a list")
-            choices = tuple(found)
-        else:
-            choices = self._options(values)
+        if self._fixed is not None:
+            return self._fixed
+        choices = self._options(values)
+        if self._one_list:
+            choices = self._listed(choices[0])
         if {*map(type, choices)} != _ONLY_TEXT or not all(map(str.strip, choices)):
             self._explain_choices(choices)
         if not 2 <= len(choices) <= MAX_OPTIONS:
@@ -147,6 +141,14 @@ class RowReader:
         if choices.count(choices[0]) == len(choices) and not self._may_be_equal:
             raise RowProblem(f"has options that are all {choices[0]!r}", "equal-options")
         return choices
+
+    def _listed(self, found: Any) -> tuple[Any, ...]:
+        column = self._choice_columns[0]
+        if self._spec.choices.json_text:
+            found = _parsed(column, found)
+        if type(found) is not list:
+            raise _wrong_type(column, found, "a list")
+        return tuple(found)
 
     def _explain_choices(self, choices: tuple[Any, ...]) -> None:
         for i, choice in enumerate(choices):
@@ -158,10 +160,10 @@ class RowReader:
                 raise RowProblem(f"has an empty option {i} in {column}", "options")
 
     def _read_gold(self, values: tuple[Any, ...], choices: tuple[str, ...]) -> int:
-        column, encoding = self._spec.answer.column, self._spec.answer.encoding
         answer = values[self._answer]
         if self._is_letter and type(answer) is str and _PLACES.get(answer, len(choices)) < len(choices):
             return _PLACES[answer]
+        column, encoding = self._spec.answer.column, self._spec.answer.encoding
         if answer is None or answer == "":
             raise RowProblem(f"has no answer in {column}", "unlabelled")
         if encoding == "label":
