@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -76,7 +77,8 @@ class RayExecutor:
         self.workshop, self.config = workshop, config
 
     def run(self, board: Board) -> None:
-        with self._cluster(), stopped_by_signals(board):
+        # Ray prints what it has to say of its workers on stdout, which is for results.
+        with contextlib.redirect_stdout(sys.stderr), self._cluster(), stopped_by_signals(board):
             task = self.ray.remote(
                 num_cpus=self.config.num_cpus,
                 num_gpus=self.config.num_gpus,

@@ -65,6 +65,24 @@ def test_cells_run_on_the_cluster_and_their_records_come_home(sweeping: Sweeping
     assert sum(cell["accuracy"] is not None for cell in again.data["cells"]) == 6 and len(sweeping.records()) == 8
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")
+def test_a_worker_that_is_killed_is_replaced(sweeping: Sweeping, fake_engine: Path, tmp_path: Path) -> None:
+    """The engine's first run on alpha kills the worker that watches it, as a machine's end would."""
+    sweeping.model("one")
+    mark = tmp_path / "killed"
+    real = fake_engine.with_name("llama-perplexity.real")
+    fake_engine.rename(real)
+    fake_engine.write_text(
+        f"#!/bin/sh\nkill_worker() {{ touch {mark}; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); }}\n"
+        f'case "$*" in *alpha.bin*) [ -e {mark} ] || kill_worker;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    fake_engine.chmod(0o755)
+    code, data = run(sweeping, sweeping.config(models=["one.gguf"], executor=RAY))
+    assert mark.exists() and code == 0, data
+    assert len(sweeping.records()) == 2
+
+
 def test_a_worker_with_another_model_is_unfit(sweeping: Sweeping) -> None:
     """The model changes between the sweep's look at it and the worker's: no record may come of that."""
     from dataclasses import replace
