@@ -310,7 +310,7 @@ def test_a_model_gone_wrong_has_no_rating(cli: Cli, tmp_path: Path, local: Path)
     broken = KnownAnswerModel(nan=True).write(tmp_path / "nan.gguf")
     called = run(cli, broken, tmp_path / "run", "--local-data", local)
     assert called.code == 3 and "report" not in called.data
-    assert [each["slug"] for each in called.data["findings"]] [:1] == ["non-finite"]
+    assert [each["slug"] for each in called.data["findings"]][:1] == ["non-finite"]
     assert not (tmp_path / "run" / "report.json").exists()
 
 
