@@ -74,16 +74,20 @@ def _run(request: Request) -> int:
 
 
 class _Display:
-    """One bar for all cells: whole ones and the shares of those being run; a line for each that ended."""
+    """One bar over all cells, beside it what is being done; a line for each cell that ended."""
 
     def __init__(self, advance: console.Advance) -> None:
         self.advance = advance
         self.ended_cells = 0
-        self.steps: dict[str, tuple[float, str]] = {}
+        self.steps: dict[str, str] = {}
 
     def step(self, cell: str, title: str, total: float | None, done: float, remark: str) -> None:
-        self.steps[cell] = (min(1.0, done / total) if total else 0.0, f"{title} {remark}".strip())
-        self._draw()
+        text = f"{title} {remark}".strip()
+        if cell:
+            self.steps[cell] = text
+            self._draw()
+        else:  # before the first one
+            self.advance(self.ended_cells, text)
 
     def ended(self, event: Event) -> None:
         from llmc.report.run_table import duration, percent
@@ -100,7 +104,7 @@ class _Display:
     def _draw(self) -> None:
         steps = list(self.steps.values())
         more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
-        self.advance(self.ended_cells + sum(share for share, _ in steps), (steps[0][1] + more) if steps else "")
+        self.advance(self.ended_cells, (steps[0] + more) if steps else "")
 
 
 def _preview(request: Request) -> int:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from llmc import console
 from llmc.engine.plan import parse_bytes
 from llmc.errors import UsageError
 from llmc.files import with_home
@@ -116,11 +117,17 @@ def run_sweep(request: Request, on_done: Callable[[Event], None], steps: Steps) 
     """
     folder, cells = request.folder, request.cells
     workshop = request.workshop()
-    _require_tools(workshop, cells, request.slots())
-    folder.begin(request.config.model_dump(mode="json"), _states(request))
-    with folder.claims():
-        board = Board(cells, folder, on_done, workshop.drop)
-        _executor(request, workshop, steps).run(board)
+
+    def preparing(title: str, total: float | None, done: float, remark: str) -> None:
+        steps("", title, total, done, remark)
+
+    # What this thread itself does (a probe, checksums) has no bar of its own: the sweep's is on the screen.
+    with console.progress_to(preparing):
+        _require_tools(workshop, cells, request.slots())
+        folder.begin(request.config.model_dump(mode="json"), _states(request))
+        with folder.claims():
+            board = Board(cells, folder, on_done, workshop.drop)
+            _executor(request, workshop, steps).run(board)
     return folder.load()
 
 

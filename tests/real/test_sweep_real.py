@@ -66,7 +66,7 @@ def test_the_scorer_is_an_axis_like_any_other(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_real_ladder_with_one_broken_file(cli: Cli, tmp_path: Path, real_model: Path) -> None:
-    """SmolLM2 again at Q8_0, Q5_0 and Q4_0, each deleted after use, and a copy whose weights are noise."""
+    """SmolLM2 again at Q8_0, Q5_0 and Q4_0, each deleted after use, and a copy that lost half of its weights."""
     keys: dict[str, Any] = {
         "base": {"model": str(real_model), "name": "smollm2"},
         "quantize": ["Q8_0", "Q5_0", "Q4_0"],
