@@ -99,9 +99,6 @@ class TinyModel:
 
     def write(self, path: Path, *, nan: bool = False) -> Path:
         """Write the GGUF file; ``nan`` puts NaN into the last norm."""
-        header = read_header(self.vocabulary)
-        data = self.vocabulary.read_bytes()
-        spans = [span for key, span in header.spans.items() if key.startswith("tokenizer.")]
         pairs = {
             "general.architecture": "llama",
             "general.name": "tiny",
@@ -116,21 +113,15 @@ class TinyModel:
             "llama.rope.freq_base": THETA,
             "llama.vocab_size": self.size,
         }
-        weights = {
-            name: tensor * np.float32(np.nan) if nan and name == "output_norm" else tensor
-            for name, tensor in self.tensors.items()
-        }
-        described = [(f"{name}.weight", F32, tuple(reversed(w.shape))) for name, w in weights.items()]
-        body = b"".join(w.tobytes() + bytes(-w.nbytes % 32) for w in weights.values())
-        raw = b"".join(data[begin:end] for begin, end in spans)
-        whole = gguf_bytes(pairs, described, raw_pairs=raw, raw_count=len(spans))
-        path.write_bytes(whole[: len(whole) - len(body)] + body)
-        return path
+        weights = {f"{name}.weight": tensor for name, tensor in self.tensors.items()}
+        if nan:
+            weights["output_norm.weight"] = weights["output_norm.weight"] * np.float32(np.nan)
+        return write_gguf(path, self.vocabulary, pairs, weights)
 
     def log_probabilities(self, tokens: tuple[int, ...], first: int) -> list[float]:
         """Return log p(tokens[j] | tokens[:j]) for j from ``first`` on: the whole sequence evaluated at once."""
         x = self._hidden(np.array(tokens[:-1]))[first - 1 :]
-        logits = x @ self.tensors["token_embd"].astype(np.float64).T
+        logits = (x.astype(np.float32) @ self.tensors["token_embd"].T).astype(np.float64)
         top = logits.max(axis=1, keepdims=True)
         norm = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
         return [float(logits[i, token] - norm[i]) for i, token in enumerate(tokens[first:])]
@@ -174,31 +165,42 @@ def _rotated(x: Any) -> Any:
     return turned
 
 
-def write_mamba(
-    vocabulary: Path, path: Path, *, width: int = 32, inner: int = 64, state: int = 16, rank: int = 8
-) -> Path:
-    """Write a Mamba of one layer with random weights: a model that keeps a state and no cache."""
-    header = read_header(vocabulary)
+def write_gguf(path: Path, vocabulary: Path, pairs: dict[str, Any], tensors: dict[str, Any]) -> Path:
+    """Write a model with a vocabulary's tokenizer; ``tensors`` are float32 arrays, rows first."""
     data = vocabulary.read_bytes()
-    spans = [span for key, span in header.spans.items() if key.startswith("tokenizer.")]
-    size = header.lengths["tokenizer.ggml.tokens"]
+    spans = [span for key, span in read_header(vocabulary).spans.items() if key.startswith("tokenizer.")]
+    described = [(name, F32, tuple(reversed(tensor.shape))) for name, tensor in tensors.items()]
+    raw = b"".join(data[begin:end] for begin, end in spans)
+    whole = gguf_bytes(pairs, described, raw_pairs=raw, raw_count=len(spans))
+    body = b"".join(tensor.tobytes() + bytes(-tensor.nbytes % 32) for tensor in tensors.values())
+    path.write_bytes(whole[: len(whole) - len(body)] + body)
+    return path
+
+
+def _random(shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     chance = np.random.default_rng(1)
+    return {name: (0.5 * chance.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+
+
+def write_mamba(vocabulary: Path, path: Path) -> Path:
+    """Write a Mamba of one layer with random weights: a model that keeps a state and no cache."""
     width, inner, state, rank, kernel = 32, 64, 16, 8, 4
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (size, width),
-        "output_norm.weight": (width,),
-        "blk.0.attn_norm.weight": (width,),
-        "blk.0.ssm_in.weight": (2 * inner, width),
-        "blk.0.ssm_conv1d.weight": (inner, kernel),
-        "blk.0.ssm_conv1d.bias": (inner,),
-        "blk.0.ssm_x.weight": (rank + 2 * state, inner),
-        "blk.0.ssm_dt.weight": (inner, rank),
-        "blk.0.ssm_dt.bias": (inner,),
-        "blk.0.ssm_a": (inner, state),
-        "blk.0.ssm_d": (inner,),
-        "blk.0.ssm_out.weight": (width, inner),
-    }
-    tensors = {name: (0.5 * chance.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+    tensors = _random(
+        {
+            "token_embd.weight": (read_header(vocabulary).lengths["tokenizer.ggml.tokens"], width),
+            "output_norm.weight": (width,),
+            "blk.0.attn_norm.weight": (width,),
+            "blk.0.ssm_in.weight": (2 * inner, width),
+            "blk.0.ssm_conv1d.weight": (inner, kernel),
+            "blk.0.ssm_conv1d.bias": (inner,),
+            "blk.0.ssm_x.weight": (rank + 2 * state, inner),
+            "blk.0.ssm_dt.weight": (inner, rank),
+            "blk.0.ssm_dt.bias": (inner,),
+            "blk.0.ssm_a": (inner, state),
+            "blk.0.ssm_d": (inner,),
+            "blk.0.ssm_out.weight": (width, inner),
+        }
+    )
     tensors["blk.0.ssm_a"] = -np.abs(tensors["blk.0.ssm_a"]) - np.float32(0.1)
     pairs = {
         "general.architecture": "mamba",
@@ -214,9 +216,35 @@ def write_mamba(
         "mamba.ssm.time_step_rank": rank,
         "mamba.attention.layer_norm_rms_epsilon": EPSILON,
     }
-    described = [(name, F32, tuple(reversed(tensor.shape))) for name, tensor in tensors.items()]
-    raw = b"".join(data[begin:end] for begin, end in spans)
-    whole = gguf_bytes(pairs, described, raw_pairs=raw, raw_count=len(spans))
-    body = b"".join(tensor.tobytes() + bytes(-tensor.nbytes % 32) for tensor in tensors.values())
-    path.write_bytes(whole[: len(whole) - len(body)] + body)
-    return path
+    return write_gguf(path, vocabulary, pairs, tensors)
+
+
+def write_bert(vocabulary: Path, path: Path) -> Path:
+    """Write a BERT of one layer with random weights: an encoder, which predicts no next token."""
+    width, hidden, context = 32, 64, 64
+    block = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (width, width))
+    block |= {"ffn_up": (hidden, width), "ffn_down": (width, hidden)}
+    norms = ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm")
+    tensors = _random(
+        {
+            "token_embd.weight": (read_header(vocabulary).lengths["tokenizer.ggml.tokens"], width),
+            "position_embd.weight": (context, width),
+            **{f"blk.0.{name}.weight": shape for name, shape in block.items()},
+            **{f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")},
+        }
+    )
+    pairs = {
+        "general.architecture": "bert",
+        "general.name": "tiny",
+        "bert.context_length": context,
+        "bert.embedding_length": width,
+        "bert.feed_forward_length": hidden,
+        "bert.attention.head_count": 4,
+        "bert.block_count": 1,
+        "bert.attention.layer_norm_epsilon": EPSILON,
+        "bert.attention.causal": False,
+        "tokenizer.ggml.token_type_count": 2,
+    }
+    if "tokenizer.ggml.token_type_count" in read_header(vocabulary).spans:
+        del pairs["tokenizer.ggml.token_type_count"]
+    return write_gguf(path, vocabulary, pairs, tensors)

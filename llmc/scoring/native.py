@@ -26,6 +26,7 @@ PAD = 256  # llama.cpp rounds a unified context up to this
 CPU_TOKENS, GPU_TOKENS = 256, 2048
 OUTPUT_BYTES = 128 << 20  # logits of one call, at most: libllama holds them twice
 LAST_LINES = 40
+NO_PREDICTION = "the model is an encoder: it predicts no next token"
 WORST = 4  # log levels: 2 information, 3 warning, 4 error
 FLASH = {"off": 0, "on": 1, "auto": -1}
 CACHE_TYPES = {"f32": 0, "f16": 1}
@@ -90,7 +91,7 @@ class Model:
             kind = MemoryShort if self.log.tells_of_memory() else ModelError
             raise kind(f"libllama could not load the model{self.log.last_words()}")
         if native.llama_model_has_encoder(self.handle) or not native.llama_model_has_decoder(self.handle):
-            raise ModelError("the model is an encoder: it predicts no next token")
+            raise ModelError(NO_PREDICTION)
         self._vocab = native.llama_model_get_vocab(self.handle)
         self.vocabulary_size = int(native.llama_vocab_n_tokens(self._vocab))
         self.trained_context = int(native.llama_model_n_ctx_train(self.handle))
@@ -155,6 +156,8 @@ class Context:
             kind = MemoryShort if model.log.tells_of_memory() else NativeError
             raise kind(f"libllama could not make a context of {self.cells} tokens{model.log.last_words()}")
         self._memory = native.llama_get_memory(self._handle)
+        if not self._memory:  # BERT and its kin, which llama.cpp counts among the decoders
+            raise ModelError(NO_PREDICTION)
         self._held = Held()
         self._call = _Call(native, limits.tokens, params.n_seq_max)
 

@@ -22,7 +22,7 @@ from llmc.scoring.job import Job, Settings
 from llmc.scoring.results import ScoredItem
 from llmc.scoring.session import STDERR_LOG, Scored, score_items
 from scorer_helpers import Scorer, item, write_items
-from tiny_models import TinyModel, fetch_vocabularies, write_mamba
+from tiny_models import TinyModel, fetch_vocabularies, write_bert, write_mamba
 
 pytestmark = pytest.mark.real
 ITEMS = [item(i, f"Question number {i}?", " A", " B", " the rest", gold=i % 3) for i in range(60)]
@@ -174,11 +174,20 @@ def test_a_recurrent_model_takes_the_plain_road(scorer: Scorer, vocabulary: Path
 
 
 def test_a_model_that_predicts_nothing(scorer: Scorer, tmp_path: Path) -> None:
-    bert = fetch_vocabularies(USERS_CACHE) / "ggml-vocab-bert-bge.gguf"
-    path = write_items(tmp_path / "x.items.parquet", ITEMS)
-    facts = replace(read_model(bert), parameters=1)
-    scored = score_items(Job(path), facts, scorer.binding, tmp_path, on_result=print)
-    assert slugs(scored) == ["model-unreadable"]
+    model = write_bert(fetch_vocabularies(USERS_CACHE) / "ggml-vocab-bert-bge.gguf", tmp_path / "bert.gguf")
+    scored, found = scorer.run(model, ITEMS)
+    assert slugs(scored) == ["model-unreadable"] and not found
+    assert "predicts no next token" in scored.findings[0].detail
+
+
+def test_memory_is_bounded_whatever_the_context(scorer: Scorer, tmp_path: Path) -> None:
+    """A context of thousands of tokens by a vocabulary of 152 thousand would be gigabytes of logits."""
+    model = TinyModel(fetch_vocabularies(USERS_CACHE) / "ggml-vocab-qwen2.gguf").write(tmp_path / "tiny.gguf")
+    long = [item(0, "word " * 3000, *(f" {name}" + " more" * 300 for name in "ABCD"))]
+    scored, found = scorer.run(model, long)
+    assert scored.trusted and found[0].options[0].tokens > 300
+    assert scored.announcement is not None and scored.announcement["cells"] > 3000
+    assert scored.outcome.peak_rss is not None and scored.outcome.peak_rss < 800 << 20
 
 
 def test_without_a_binding(scorer: Scorer, known_model: Path, tmp_path: Path) -> None:
