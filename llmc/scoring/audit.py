@@ -18,6 +18,8 @@ from llmc.scoring.results import ScoredItem, ScoredOption, lengths
 
 OnResult = Callable[[ScoredItem], None]
 LONGEST_LINE = 1 << 24  # bytes: over a hundred options take a thousandth of it
+NO_MEMORY = ("std::bad_alloc", "failed to allocate")
+LAST_WORDS = (*NO_MEMORY, "GGML_ASSERT", "terminate called", "CUDA error")
 ROUNDING = 1e-6  # what a log-probability may be above zero
 
 
@@ -112,9 +114,9 @@ class Auditor:
     def _wrong(self, slug: str, detail: str) -> None:
         self.wrong = finding(slug, detail)
 
-    def findings(self, outcome: Outcome, limits: Limits) -> list[Finding]:
-        """Return what is to be said of the whole run, causes first."""
-        found = list(self._ending(outcome, limits))
+    def findings(self, outcome: Outcome, limits: Limits, said: str = "") -> list[Finding]:
+        """Return what is to be said of the whole run, causes first; ``said`` is the end of its standard error."""
+        found = list(self._ending(outcome, limits, said))
         if self.wrong is not None:
             found.append(self.wrong)
         if self.announcement is None:
@@ -136,7 +138,7 @@ class Auditor:
             found.append(finding("items-truncated", f"{cut} of {announced} items"))
         return found
 
-    def _ending(self, outcome: Outcome, limits: Limits) -> Iterator[Finding]:
+    def _ending(self, outcome: Outcome, limits: Limits, said: str) -> Iterator[Finding]:
         if outcome.ended_by == "did-not-exit" and self.wrong is not None:
             return  # ended because of what it said
         if outcome.ended_by != "itself":
@@ -145,7 +147,9 @@ class Auditor:
             bound = f"; the limit was {limit:g} s" if limit is not None else ""
             yield finding(outcome.ended_by, f"ended after {outcome.seconds:.1f} s{bound}")
         elif outcome.signal is not None:
-            yield finding("killed-by-signal", f"the scorer was killed by {_name(outcome.signal)}")
+            if any(words in said for words in NO_MEMORY):
+                yield finding("memory-short", "an allocation in native code failed")
+            yield finding("killed-by-signal", f"the scorer was killed by {_name(outcome.signal)}{_telling(said)}")
         elif outcome.exit_code is None:
             yield finding("exit-unknown", "the scorer did not die, not even by SIGKILL", "error")
         elif self.error is not None:
@@ -201,6 +205,12 @@ def _possible(option: ScoredOption, text: str) -> bool:
         and (option.llama_mean is None) == (option.llama_tokens is None)
         and all(getattr(option, name) == length for name, length in lengths(text).items())
     )
+
+
+def _telling(said: str) -> str:
+    """Return the line in which native code says why it gave up, with a colon before it; empty where there is none."""
+    lines = (line.strip() for line in said.splitlines())
+    return next((f": {line}" for line in lines if any(words in line for words in LAST_WORDS)), "")
 
 
 def _name(number: int) -> str:

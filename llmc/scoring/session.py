@@ -23,6 +23,7 @@ from llmc.scoring.job import Job
 JOB_FILE, STDOUT_LOG, STDERR_LOG = "scorer-job.json", "scorer-stdout.log", "scorer-stderr.log"
 DEFAULT_LIMITS = Limits()
 
+LOG_END = 1 << 15  # bytes: with room for the backtrace that follows a failed assertion
 OnAnnounce = Callable[[dict[str, Any]], None]
 
 # What is refused before anything is evaluated is for the user to decide, not a fault of the run.
@@ -91,7 +92,7 @@ def score_items(
         raise refusal
     return Scored(
         outcome=outcome,
-        findings=tuple(auditor.findings(outcome, limits)),
+        findings=tuple(auditor.findings(outcome, limits, end_of(folder / STDERR_LOG))),
         first=auditor.first,
         answered=auditor.answered,
         announcement=auditor.announcement,
@@ -131,6 +132,16 @@ def refused(auditor: Auditor, job: Job) -> RefusedError | None:
         return None
     slug, what = auditor.error
     return RefusedError(slug, f"{job.items.name}: {what}", _REMEDIES[slug])
+
+
+def end_of(log: Path) -> str:
+    """Return the last part of a log; empty when it cannot be read."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - LOG_END))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def worker_environment(binding: Binding) -> dict[str, str]:

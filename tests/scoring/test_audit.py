@@ -155,6 +155,21 @@ def test_how_the_process_ended(changes: dict[str, Any], slugs: list[str]) -> Non
     assert [f.slug for f in findings] == slugs and has_error(findings)
 
 
+@pytest.mark.parametrize(
+    ("said", "slugs"),
+    [
+        ("a\nterminate called after throwing an instance of 'std::bad_alloc'\n", ["memory-short", "killed-by-signal"]),
+        ("ggml.c:1: GGML_ASSERT(x) failed\n#0 in main\n", ["killed-by-signal"]),
+        ("all was well\n", ["killed-by-signal"]),
+    ],
+)
+def test_what_native_code_said_at_its_end(said: str, slugs: list[str]) -> None:
+    auditor = Auditor(iter(ITEMS), lambda each: None, lambda message: None)
+    findings = auditor.findings(Outcome(None, 6, "itself", 0, 1.0, None), Limits(), said)
+    assert [f.slug for f in findings] == slugs
+    assert ("GGML_ASSERT(x)" in findings[-1].detail) == ("GGML_ASSERT" in said)
+
+
 def test_a_signal_is_named() -> None:
     findings, _ = judged(b"", Outcome(None, 11, "itself", 0, 1.0, None))
     assert [f.slug for f in findings] == ["killed-by-signal"] and "SIGSEGV" in findings[0].detail
