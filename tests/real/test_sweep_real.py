@@ -14,7 +14,7 @@ from llmc.engine.known_answer import KnownAnswerModel
 from llmc.engine.locate import EngineFiles
 
 pytestmark = pytest.mark.real
-QUESTIONS = 16
+QUESTIONS = 12
 PADDING = 20_000  # a small vocabulary makes llama-perplexity lose its last lines at exit
 
 
@@ -66,7 +66,7 @@ def test_the_scorer_is_an_axis_like_any_other(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_real_ladder_with_one_broken_file(cli: Cli, tmp_path: Path, real_model: Path) -> None:
-    """SmolLM2 again at Q8_0, Q5_0 and Q4_0, each deleted after use, and a copy that lost half of its weights."""
+    """SmolLM2 again at Q8_0, Q5_0 and Q4_0, each deleted after use, and a copy with NaN in its weights."""
     keys: dict[str, Any] = {
         "base": {"model": str(real_model), "name": "smollm2"},
         "quantize": ["Q8_0", "Q5_0", "Q4_0"],
@@ -78,7 +78,7 @@ def test_a_real_ladder_with_one_broken_file(cli: Cli, tmp_path: Path, real_model
     data = bytearray(real_model.read_bytes())
     # The header stays whole, so that nothing is wrong before the model is asked something.
     for place in range(len(data) // 3, len(data) - 4096, 4096):
-        data[place : place + 2048] = bytes(2048)
+        data[place : place + 2048] = b"\xff" * 2048  # scales that are no numbers
     (tmp_path / "broken.gguf").write_bytes(data)
     called = sweep(cli, tmp_path, "--json", models=["broken.gguf"], **keys)
     cells = by_cell(called)
@@ -91,7 +91,7 @@ def test_a_real_ladder_with_one_broken_file(cli: Cli, tmp_path: Path, real_model
     sizes = [cells[name]["size"] for name in expected]
     assert sizes[1] > sizes[2] > sizes[3]
     for name in list(expected)[1:]:
-        assert cells[name]["difference"] is not None and abs(cells[name]["difference"]) <= 0.4
+        assert cells[name]["difference"] is not None and abs(cells[name]["difference"]) <= 0.5
     assert not list((tmp_path / "out/sweeps/ladder/models").glob("*.gguf"))
     reported = cli("report", "ladder", "--out", tmp_path / "out")
     assert reported.code == 3
