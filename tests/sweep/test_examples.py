@@ -55,7 +55,9 @@ def test_it_runs_with_small_models_and_questions(example: Path, sweeping: Sweepi
     text = re.sub(r"quantize: \[.*?\]", "quantize: [Q8_0, Q4_0]", text)
     text = re.sub(r"  - hf: .*\n    labels: .*\n", "", text)
     text = re.sub(r"model: pypi:\S+\.gguf", "model: models/a.gguf", text).replace("models/*.gguf", "models/b.gguf")
-    text = text.replace("baseline: SmolLM2-1.7B-Instruct-Q8_0", "baseline: SmolLM2-135M").replace("arc-easy-validation:", "arc-easy:")
+    text = text.replace("baseline: SmolLM2-1.7B-Instruct-Q8_0", "baseline: SmolLM2-135M").replace(
+        "arc-easy-validation:", "arc-easy:"
+    )
     text = text.replace("min_accuracy: 60", "min_accuracy: 1").replace("margin: 2.0", "margin: 40")
     example.write_text(f"{text}\nhealth_check: false\n")
     called = sweeping.run(example, "--json")
