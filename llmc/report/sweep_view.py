@@ -129,7 +129,7 @@ class View:
 
 
 def view_sweep(folder: Path, only: Collection[str] | None = None) -> View:
-    """Return a sweep as it stands; ``only`` some of its cells (a shard's).
+    """Return a sweep as it stands; ``only`` some of its cells (a shard's), which no gate is held against.
 
     Raises InputFileError for a damaged map or record, UsageError for a gate that asks for nothing.
     """
@@ -141,7 +141,9 @@ def view_sweep(folder: Path, only: Collection[str] | None = None) -> View:
     baselines = [run for name, run in zip(sweep.cells, opened.runs, strict=True) if name in targets]
     candidates = [run for name, run in runs.items() if name not in targets]
     pairs, unpaired = _pairs(candidates, baselines, opened.axis)
-    gate = _gate(sweep.config.get("gate"), runs.values(), candidates, baselines, opened, folder)
+    # A gate asks about everything: what other shards are still to bring would be missing.
+    whole = len(runs) == len(sweep.cells)
+    gate = _gate(sweep.config.get("gate") if whole else None, runs.values(), candidates, baselines, opened, folder)
     rows = []
     for name, run in runs.items():
         cases = tuple(case for case in gate.cases if _is_of(case, run)) if gate else ()

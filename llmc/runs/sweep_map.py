@@ -70,8 +70,9 @@ def load_map(path: Path) -> SweepMap:
 
 
 def find_sweep(name: str, out: Path) -> Path:
-    """Return a sweep's folder from its name, its folder, or a file in it; UsageError with the nearest name."""
-    for folder in (Path(name), Path(name).parent, out / "sweeps" / name):
+    """Return a sweep's folder from its name, its folder, or its map; UsageError with the nearest name."""
+    path = Path(name)
+    for folder in (path.parent if path.name == FILE else path, out / "sweeps" / name):
         if (folder / FILE).is_file():
             return folder
     known = sorted(path.parent.name for path in (out / "sweeps").glob(f"*/{FILE}"))

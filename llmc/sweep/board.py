@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llmc.runs.store import now
-from llmc.sweep.matrix import CellSpec, ModelSource
+from llmc.sweep.matrix import CellSpec
+from llmc.sweep.sources import ModelSource
 from llmc.sweep.state import SweepFolder
 from llmc.sweep.work import Done
 

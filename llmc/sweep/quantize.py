@@ -26,7 +26,7 @@ from llmc.files import sha256_cached
 from llmc.runs.prepare import PreparedModel, prepare_model
 from llmc.runs.record import content_key
 from llmc.runs.settings import FirstTime
-from llmc.sweep.matrix import ModelSource, Recipe
+from llmc.sweep.sources import ModelSource, Recipe
 
 PROGRAM = "llama-quantize"
 FULL_PRECISION = ("F32", "F16", "BF16")

@@ -24,8 +24,9 @@ from llmc.runs.scorer import PreparedScorer, prepare_scorer
 from llmc.runs.settings import FirstTime, Settings
 from llmc.runs.store import Store
 from llmc.runs.sweep_map import Status
-from llmc.sweep.matrix import CellSpec, ModelSource
+from llmc.sweep.matrix import CellSpec
 from llmc.sweep.quantize import Quantized, find_quantizer
+from llmc.sweep.sources import ModelSource
 
 Kept = TypeVar("Kept")
 Planned = Cell | ScoredCell
@@ -73,7 +74,7 @@ class Workshop:
                     self._kept[key] = _Failed(error)
             found = self._kept[key]
         if isinstance(found, _Failed):
-            raise found.error
+            raise found.error.with_traceback(None)  # else it would grow with every cell that meets it
         return found  # type: ignore[no-any-return]
 
     def engine(self, variables: Mapping[str, str] | None = None) -> PreparedEngine:

@@ -205,6 +205,7 @@ def test_sweeps_are_found_by_name_and_written_where_asked(cli: Cli, tmp_path: Pa
     assert sorted(Path(path).name for path in called.data["files"]) == [
         "accuracy.svg", "cells.csv", "cells.json", "differences.svg", "index.html", "report.md", "timings.svg",
     ]  # fmt: skip
+    assert cli("report", tmp_path / "out/sweeps/ladder/cells.json").code == 0
     unknown = cli("report", "lader", "--out", tmp_path / "out")
     assert unknown.code == 2 and "did you mean ladder?" in unknown.err
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from llmc import hub
 from llmc.errors import LlmcError
 from llmc.sweep.config import load_config
-from llmc.sweep.matrix import CellSpec, EngineSettings, Matrix, ModelSource, expand
+from llmc.sweep.matrix import CellSpec, EngineSettings, Matrix, expand
+from llmc.sweep.sources import ModelSource
 
 FILES = ("a.gguf", "b.gguf", "deep/c.gguf", "big-00001-of-00003.gguf", "big-00002-of-00003.gguf", "x.bin", "y.bin")
 

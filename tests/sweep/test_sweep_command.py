@@ -168,6 +168,16 @@ def test_shards_are_disjoint_and_together_everything(sweeping: Sweeping) -> None
     assert len(sweeping.records()) == 8
 
 
+def test_a_shard_is_held_against_no_gate_and_the_whole_is(sweeping: Sweeping) -> None:
+    for number in range(3):
+        sweeping.model(f"m{number}")
+    config = sweeping.config(models=["*.gguf"], baseline="m0", gate={"margin": 1})
+    parts = [sweeping.run(config, "--shard", f"{part}/2", "--json") for part in (1, 2)]
+    assert [part.code for part in parts] == [0, 0] and all(part.data["gate"] is None for part in parts)
+    whole = sweeping.run(config, "--json")
+    assert whole.code == 4 and whole.data["gate"]["outcome"] == "inconclusive"
+
+
 @pytest.mark.parametrize("text", ["0/3", "4/3", "x/3", "3", "1/", "-1/2"])
 def test_impossible_shards_are_refused(sweeping: Sweeping, text: str) -> None:
     sweeping.model("one")
