@@ -27,7 +27,7 @@ CPU_TOKENS, GPU_TOKENS = 256, 2048
 OUTPUT_BYTES = 128 << 20  # logits of one call, at most: libllama holds them twice
 LAST_LINES = 40
 NO_PREDICTION = "the model is an encoder: it predicts no next token"
-WORST = 4  # log levels: 2 information, 3 warning, 4 error
+WARNING, CONTINUED = 3, 5  # log levels of ggml; the second goes on with the line before
 FLASH = {"off": 0, "on": 1, "auto": -1}
 CACHE_TYPES = {"f32": 0, "f16": 1}
 
@@ -53,9 +53,8 @@ class Log:
 
         @native.llama_log_callback  # type: ignore[untyped-decorator, unused-ignore]
         def hear(level: int, text: bytes, data: Any) -> None:
-            # 5 continues the line before, whatever its level was.
-            self._level = level if level != 5 else self._level
-            if self._level >= WORST - 1:
+            self._level = level if level != CONTINUED else self._level
+            if self._level >= WARNING:
                 os.write(2, text)
                 self.lines.append(text.decode(errors="replace").strip())
 
@@ -172,7 +171,8 @@ class Context:
         if not batch.stems:
             self.native.llama_memory_clear(self._memory, False)
             return 0
-        self.native.llama_memory_seq_rm(self._memory, 0, ranges[0][0] if ranges else batch.stems[-1], -1)
+        if not self.native.llama_memory_seq_rm(self._memory, 0, ranges[0][0] if ranges else batch.stems[-1], -1):
+            raise NativeError("libllama cannot cut a sequence in this model's cache; score with --road plain")
         tokens = np.frombuffer(batch.stem, ">i4").astype(np.int32)
         for begin, end in ranges:
             for a, b in spans(end - begin, -(-(end - begin) // self.limits.tokens)):

@@ -24,7 +24,8 @@ from tiny_models import TinyModel, fetch_vocabularies
 
 pytestmark = pytest.mark.real
 VOCABULARIES = ("llama-spm", "gpt-2", "llama-bpe", "qwen2")
-EXACT = {"kv_type": "f32"}  # an F16 cache alone moves values by 1e-3
+# An F16 cache alone moves values by 1e-3; threads that wait for each other take longer than these models.
+EXACT = {"kv_type": "f32", "threads": 1}
 
 
 @pytest.fixture(scope="session")
@@ -197,13 +198,13 @@ LAYOUTS = st.builds(
     road=st.sampled_from(["auto", "auto", "plain"]),
     batch_tokens=st.sampled_from([3, 17, 64, 128, 512]),
     max_sequences=st.sampled_from([2, 5, 128]),
-    threads=st.sampled_from([1, 2]),
+    threads=st.sampled_from([1, 1, 1, 2]),
     kv_type=st.just("f32"),
 )
 
 
 @settings(
-    max_examples=6,
+    max_examples=5,
     deadline=None,
     phases=[Phase.generate],  # every example starts a process: shrinking would take minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -237,9 +238,9 @@ def figures(options: tuple[ScoredOption, ...]) -> list[float]:
 def test_a_job_that_goes_on_gives_the_same_bytes(tiny: Made, scorer: Scorer) -> None:
     """With the default cache, where every regrouping would show."""
     items = made_up(3, 40)
-    chosen = Settings(batch_tokens=64, uncond=True)
+    chosen = Settings(batch_tokens=64, uncond=True, threads=1)
     whole = [each.to_json() for each in scorer.answers(tiny.path, items, chosen)]
-    for done in (1, 9, 20, 33, 39):
+    for done in (1, 20, 33):
         scored, found = scorer.run(tiny.path, items, chosen, done=done)
         assert scored.trusted and scored.first <= done and scored.first + scored.answered == len(items)
         assert [each.to_json() for each in found] == whole[scored.first :]
