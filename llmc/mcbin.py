@@ -418,7 +418,7 @@ class Writer:
     def __enter__(self) -> Writer:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._body = tempfile.TemporaryFile(dir=self.path.parent, prefix=".mcbin-")
+            self._body = tempfile.TemporaryFile(buffering=CHUNK, dir=self.path.parent, prefix=".mcbin-")
         except OSError as error:
             raise self._failed(error) from error
         return self
