@@ -2,26 +2,37 @@
 """llmc's scorer against llama-perplexity, answer by answer, under llama.cpp's rule.
 
     python scripts/compare_scorers.py -m MODEL -b FILE.bin [-b FILE.bin ...] [--limit N] [--kv-type f16|f32]
+    python scripts/compare_scorers.py -m MODEL -b piqa-validation.bin --tasks 178,987,1028
 
 llama-perplexity runs at its planned layout. Every task on which the two disagree is listed with the scorer's margin
 (highest mean less second highest, nats per token). The exit status is 1 when they disagree on more than --allow of the
 tasks (default 0.02), or, with --beyond X, on a task whose margin is above X.
+
+With --tasks, those alone (counted from 0) are scored by the bare llama-perplexity and by the scorer, and both are shown
+with the mean of every option: for tasks that llama-perplexity gets wrong, where the two need not agree.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from scorer_parts import binding, first_tasks, llmc_json
 
+from llmc import mcbin
+from llmc.engine.audit import audit
 from llmc.engine.gguf_model import read_model
+from llmc.engine.locate import locate
+from llmc.engine.transcript import TranscriptParser
 from llmc.scoring.job import Job, Settings
 from llmc.scoring.metrics import choose
 from llmc.scoring.results import ScoredItem
 from llmc.scoring.session import score_items
+
+LAYOUT = ("-np", "16", "-c", "512", "-fa", "off")
 
 
 def scorer_answers(model: Path, bench: Path, folder: Path, settings: Settings) -> list[ScoredItem]:
@@ -39,6 +50,29 @@ def engine_answers(model: Path, bench: Path, folder: Path) -> str:
     if record["status"] != "trusted":
         sys.exit(f"llama-perplexity's run is not to be trusted: {record['findings']}")
     return str(record["correct"])
+
+
+def show_tasks(model: Path, bench: Path, chosen: list[int], settings: Settings) -> None:
+    """Print what llama-perplexity says of some tasks, as it is, and what the scorer says."""
+    tasks = list(mcbin.Reader(bench))
+    with tempfile.TemporaryDirectory() as name:
+        some = Path(name) / "some.bin"
+        facts = mcbin.write(some, [tasks[i] for i in chosen])
+        command = [str(locate().binary), "-m", str(model), "--multiple-choice", "-bf", str(some)]
+        done = subprocess.run([*command, *LAYOUT], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        parser = TranscriptParser()
+        parser.feed("stdout", done.stdout)
+        parser.feed("stderr", done.stderr)
+        marks = audit(parser.close(), facts=facts, outcome=None).correct or ""
+        ours = scorer_answers(model, some, Path(name), settings)
+    for place, (index, item) in enumerate(zip(chosen, ours, strict=True)):
+        task, choice = tasks[index], choose(item, "llama_cpp")
+        theirs = {"1": "right", "0": "wrong"}.get(marks[place : place + 1], f"no answer (exit {done.returncode})")
+        mine = "undefined" if choice is None else "right" if choice.correct else "wrong"
+        print(f"task {index}: llama-perplexity alone: {theirs}; scorer: {mine}")
+        for number, (option, text) in enumerate(zip(item.options, task.options, strict=True)):
+            gold = "gold" if number == task.gold else ""
+            print(f"  {option.llama_mean:9.4f} over {option.llama_tokens:3d} tokens  {gold:4s}  {text!r}")
 
 
 def compare(model: Path, bench: Path, settings: Settings, allow: float, beyond: float | None) -> bool:
@@ -69,11 +103,15 @@ def main() -> int:
     parser.add_argument("-b", "--bench", type=Path, action="append", required=True)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--kv-type", choices=("f16", "f32"), default="f16")
+    parser.add_argument("--tasks", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--allow", type=float, default=0.02)
     parser.add_argument("--beyond", type=float)
     given = parser.parse_args()
     good = True
     for bench in given.bench:
+        if given.tasks:
+            show_tasks(given.model, bench, given.tasks, Settings(kv_type=given.kv_type))
+            continue
         with tempfile.TemporaryDirectory() as name:
             part = first_tasks(bench, given.limit, Path(name))
             good &= compare(given.model, part, Settings(kv_type=given.kv_type), given.allow, given.beyond)

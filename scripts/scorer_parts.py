@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from llmc import mcbin
-from llmc.engine.locate import find_binding
-from llmc.engine.preflight import Binding
+from llmc.engine.binding import Binding, require_binding
 from llmc.errors import LlmcError
 
 LLMC = [sys.executable, "-m", "llmc"]
 
 
 def binding() -> Binding:
-    """Return the binding of the newest installed engine, or end the script with what to do."""
-    found = find_binding()
-    if found is None:
-        sys.exit("no installed engine has a binding: run `llmc engine install`")
-    return Binding(*found)
+    """Return the binding that llmc would use, or end the script with what to do."""
+    try:
+        return require_binding()
+    except LlmcError as error:
+        sys.exit(f"{error.what}: {error.remedy}")
 
 
 def first_tasks(source: Path, count: int | None, folder: Path) -> Path:

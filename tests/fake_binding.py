@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from llmc.engine.preflight import Binding
+from llmc.engine.binding import Binding
 
 # One token a word with its leading space, one a lone byte; BOS first unless the model's name has "nobos".
 FAKE_BINDING = """

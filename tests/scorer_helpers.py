@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.benchmarks.item import Item, ItemWriter
+from llmc.engine.binding import Binding
 from llmc.engine.gguf_model import read_model
-from llmc.engine.preflight import Binding
 from llmc.engine.process import Limits
 from llmc.scoring.job import Job, Settings
 from llmc.scoring.results import ScoredItem

@@ -6,6 +6,7 @@ An item file ``<name>.items.parquet`` lies beside ``<name>.bin`` with one row pe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -177,19 +178,26 @@ def read_values(path: Path, first: int = 0) -> Iterator[tuple[int, tuple[Any, ..
 
     Raises InputFileError when the file is missing or is not an item file.
     """
+    names = schema().names
+    with _opened(path) as file:
+        index, groups = _groups_from(file.metadata, first)
+        for batch in file.iter_batches(ROWS_PER_GROUP, row_groups=groups, columns=names):
+            columns = [_python_values(batch.column(name)) for name in names]
+            yield from enumerate(zip(*columns, strict=True), index)
+            index += batch.num_rows
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An item file for reading; whatever is wrong with it, also later, is an InputFileError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            names = schema().names
-            if missing := [name for name in names if name not in file.schema_arrow.names]:
+            if missing := [name for name in schema().names if name not in file.schema_arrow.names]:
                 raise InputFileError(f"{path} is not an item file: no column {missing[0]!r}", _REBUILD)
-            index, groups = _groups_from(file.metadata, first)
-            for batch in file.iter_batches(ROWS_PER_GROUP, row_groups=groups, columns=names):
-                columns = [_python_values(batch.column(name)) for name in names]
-                yield from enumerate(zip(*columns, strict=True), index)
-                index += batch.num_rows
+            yield file
     except OSError as error:
         raise os_error(error, f"read {path}", _REBUILD) from error
     except pa.ArrowException as error:
@@ -224,12 +232,19 @@ def _groups_from(metadata: Any, first: int) -> tuple[int, list[int]]:
 
 
 def read_ids(path: Path) -> Iterator[str]:
-    """Yield the ids alone, in order; the caller has just written the file."""
-    import pyarrow.parquet as pq
+    """Yield the ids alone, in order; raises as ``read_items`` does."""
+    return _read_column(path, "id")
 
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(ROWS_PER_GROUP, columns=["id"]):
-            yield from batch.column(0).to_pylist()
+
+def read_groups(path: Path) -> Iterator[str | None]:
+    """Yield the groups alone, in order; raises as ``read_items`` does."""
+    return _read_column(path, "group")
+
+
+def _read_column(path: Path, name: str) -> Iterator[Any]:
+    with _opened(path) as file:
+        for batch in file.iter_batches(ROWS_PER_GROUP, columns=[name]):
+            yield from _python_values(batch.column(0))
 
 
 _REBUILD = "rebuild it with `llmc build`"

@@ -12,8 +12,8 @@ import typer
 
 from llmc import console
 from llmc.cli.app import app
-from llmc.cli.options import Json
-from llmc.errors import ExitCode, FormatError, InputFileError, UsageError, os_error
+from llmc.cli.options import Json, Out
+from llmc.errors import FormatError, InputFileError, LlmcError, UsageError, os_error
 
 if TYPE_CHECKING:
     from llmc.engine.audit import Audit
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llmc.engine.transcript import StreamName, Transcript
     from llmc.findings import Finding
     from llmc.mcbin import BinFacts
+    from llmc.runs.record import RunRecord
 
 STANDARD_INPUT = "-"
 _CHUNK = 1 << 20
@@ -47,11 +48,19 @@ def audit(
         int | None,
         typer.Option("--subset", min=1, help="The N of --multiple-choice-tasks N, if it was given."),
     ] = None,
+    out: Out = Path("out"),
     json: Json = False,
 ) -> int:
-    """Judge what llama-perplexity printed: was every task scored, and do all figures agree?"""
-    from llmc.engine.audit import audit as judge
+    """Judge what llama-perplexity printed: was every task scored, and do all figures agree?
 
+    The verdict is kept as a run record, like that of a run.
+    """
+    from llmc.engine.audit import audit as judge
+    from llmc.runs.audited import audited_record
+    from llmc.runs.observed import Observed
+    from llmc.runs.store import now
+
+    started = now()
     transcript = _read_logs(logs)
     facts, golds, extra = _read_bin(bin_path)
     if subset is None and transcript.selected:
@@ -62,16 +71,32 @@ def audit(
     result = judge(
         transcript,
         facts=facts,
-        outcome=_outcome(exit_status),
+        outcome=(outcome := _outcome(exit_status)),
         subset=subset,
         # A selection is scored in an order of its own.
         golds=golds if subset is None else None,
         extra=extra,
     )
-    code = ExitCode.OK if result.trusted else ExitCode.UNTRUSTED
+    bin_name = None if bin_path is None else str(bin_path)
+    record = audited_record(Observed(transcript, result, bin_name, facts, subset), logs, outcome, started)
     _show(result, transcript, facts)
-    console.emit("audit", _data(result, transcript, facts, logs, bin_path), code)
-    return int(code)
+    folder = _keep(record, out)
+    data = {**_data(result, transcript, facts, logs, bin_path), "folder": folder, "record": record.dump()}
+    console.emit("audit", data, record.exit_code)
+    return int(record.exit_code)
+
+
+def _keep(record: RunRecord, out: Path) -> str | None:
+    """Write the record; a place where nothing can be written changes nothing about the verdict."""
+    from llmc.runs.audited import keep
+
+    try:
+        folder = keep(record, out)
+    except LlmcError as error:
+        console.note(f"no record was written: {error.what}; fix: {error.remedy}")
+        return None
+    console.show_text(f"\nrecord: {folder / 'record.json'}")
+    return str(folder)
 
 
 def _read_logs(logs: list[str]) -> Transcript:

@@ -40,14 +40,13 @@ def inspect(
 
 
 def _check(ref: str, seen: Inspection) -> tuple[ModelFacts, Preflight]:
+    from llmc.engine.binding import find_binding
     from llmc.engine.gguf_model import read_model
-    from llmc.engine.locate import find_binding
-    from llmc.engine.preflight import Binding, preflight
+    from llmc.engine.preflight import preflight
     from llmc.fetch import fetch_model
 
     facts = read_model(fetch_model(ref).path)
-    found = find_binding()
-    binding = Binding(*found) if found else None
+    binding = find_binding()
     with console.progress(f"tokenizing {seen.path.name}", seen.facts.tasks) as advance:
         return facts, preflight(seen.path, facts, binding, facts=seen.facts, advance=advance)
 

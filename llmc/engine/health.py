@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import mcbin
+from llmc.engine.binding import Binding
 from llmc.engine.canary import POSITIONS, canary_tasks
 from llmc.engine.gguf_model import ModelFacts
 from llmc.engine.launch import launch
 from llmc.engine.plan import plan
-from llmc.engine.preflight import Binding, preflight
+from llmc.engine.preflight import preflight
 from llmc.engine.probe import ProbeResult
 from llmc.engine.process import Limits
 from llmc.files import cache_dir, read_cache, write_cache

@@ -138,13 +138,6 @@ def read_installed(root: Path) -> InstalledEngine | None:
     )
 
 
-def find_binding() -> tuple[Path, Path] | None:
-    """Return the binding's site folder and the lib folder (for LLAMA_CPP_LIB_PATH) of the newest engine
-    that has a binding, or None.
-    """
-    return next(((e.binding, e.lib) for e in installed() if e.binding is not None), None)
-
-
 def _named(text: str, found_by: str) -> EngineFiles:
     """Find what the user named; every way to be wrong gets its own sentence."""
     try:

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import llmc
 from llmc import files
 from llmc.console import Advance
+from llmc.engine.binding import Binding
 from llmc.engine.gguf_model import ModelFacts
 from llmc.engine.tokenizer_worker import NO_COMMON_PREFIX, OPTION_PREFIX
 from llmc.findings import Finding, finding
@@ -41,19 +42,6 @@ Basis = Literal["tokens", "bounds"]
 _FLAGS = {"option-prefix": OPTION_PREFIX, "no-common-prefix": NO_COMMON_PREFIX}
 # Tokenizers that rewrite text before they split it, possibly into more bytes.
 _NORMALIZING = ("t5", "bert")
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The llama-cpp-python binding: the folder to import it from, and the folder of its libllama."""
-
-    site: Path
-    lib: Path
-
-    def library(self) -> Path | None:
-        """Return the libllama that the binding will load, or None."""
-        names = ("libllama.so", "libllama.dylib")
-        return next((self.lib / name for name in names if (self.lib / name).is_file()), None)
 
 
 @dataclass(frozen=True)

@@ -123,26 +123,29 @@ def _installed_engines() -> Iterator[Check]:
 
 
 def _binding() -> Iterator[Check]:
-    from llmc.engine.locate import find_binding
+    from llmc.engine.binding import HOW_TO_GET, find_binding
 
-    found = find_binding()
+    try:
+        found = find_binding()
+    except LlmcError as failure:
+        yield Check("binding", "missing", failure.what, failure.remedy)
+        return
     if found is None:
         yield Check(
             "binding",
             "note",
-            "no llama-cpp-python beside an installed engine: preflight goes by bytes, not tokens",
-            "`llmc engine install`",
+            "no llama-cpp-python: preflight goes by bytes, not tokens, and `--scorer logprobs` cannot run",
+            HOW_TO_GET,
         )
         return
-    site, library = found
     code = "import llama_cpp; print(llama_cpp.__version__)"
-    extra = {"PYTHONPATH": str(site), "LLAMA_CPP_LIB_PATH": str(library)}
+    extra = {"PYTHONPATH": str(found.site), "LLAMA_CPP_LIB_PATH": str(found.lib)}
     status, text = _first_line([sys.executable, "-c", code], extra)
     if status == 0:
-        yield Check("binding", "ok", f"llama-cpp-python {text} in {site}")
+        yield Check("binding", "ok", f"llama-cpp-python {text} ({found.backend}) in {found.site}")
     else:
-        remedy = "`llmc engine install --force`"
-        yield Check("binding", "note", f"{site} cannot be imported: {text}", remedy)
+        remedy = "`llmc engine install --force`" if found.engine else "install it again, for this Python"
+        yield Check("binding", "note", f"{found.site} cannot be imported: {text}", remedy)
 
 
 def _build_tools() -> Iterator[Check]:

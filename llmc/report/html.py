@@ -11,6 +11,8 @@ from llmc.errors import ExitCode
 from llmc.report import gate as gate_report
 from llmc.report.compare import points
 from llmc.report.run_table import percent
+from llmc.report.sweep_suites import SuiteScore, by_suite, part_names, reasons
+from llmc.report.sweep_suites import cells as suite_cells
 from llmc.report.sweep_table import COLUMNS, cells, headline, method, problems
 from llmc.report.sweep_view import Row, View
 
@@ -33,6 +35,7 @@ def page(view: View, plots: Sequence[Plot], without_plots: str = "") -> str:
         _section("Models and benchmarks", _heat_map(view)),
         *(_section(plot.title, _figure(plot)) for plot in plots),
         _section("Plots", f"<p>{_text(without_plots)}</p>") if without_plots else "",
+        *(_section(name, _suite(scores)) for name, scores in by_suite(view.suites).items()),
         _section("All cells", _results(view) + f'<p class="method">{_text(method(view))}</p>'),
         _section("What was run", _origin(view)),
     ]
@@ -124,6 +127,21 @@ def _results(view: View) -> str:
         rows.append(f'<tr><th scope="row">{_text(first)}</th>{body}</tr>')
     head = "".join(f"<th{' class=text' if i < 3 else ''}>{_text(name)}</th>" for i, name in enumerate(COLUMNS))
     return _table(head, rows)
+
+
+def _suite(scores: Sequence[SuiteScore]) -> str:
+    """One row a model: the score of the suite and of its parts; below it, why there is none."""
+    parts = part_names(scores)
+    rows = []
+    for each in scores:
+        label, *figures = suite_cells(each, parts)
+        body = "".join(f"<td>{_text(figure)}</td>" for figure in figures)
+        rows.append(f'<tr><th scope="row">{_text(label)}</th>{body}</tr>')
+    head = "".join(
+        f"<th{'' if i else ' class=text'}>{_text(name)}</th>" for i, name in enumerate(("model", "score", *parts))
+    )
+    why = "".join(f"<li>{_text(line)}</li>" for each in scores for line in reasons(each))
+    return _table(head, rows) + (f"<ul>{why}</ul>" if why else "")
 
 
 def _heat_map(view: View) -> str:

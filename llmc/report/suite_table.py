@@ -51,12 +51,14 @@ def level_table(node: Judged) -> Table:
 
 
 def _figures(judged: Judged, shown: Sequence[str]) -> list[str]:
-    word = judged.absent.kind if judged.absent else "none"
     figures = [_figure(name, judged.metrics.get(name)) for name in shown]
-    return [str(judged.tasks), _score(judged) if judged.score is not None else word, *figures]
+    return [str(judged.tasks), score_text(judged), *figures]
 
 
-def _score(judged: Judged) -> str:
+def score_text(judged: Judged) -> str:
+    """Return the score in percent, or a word for why there is none."""
+    if judged.score is None:
+        return judged.absent.kind if judged.absent else "none"
     return _figure(judged.metric or "acc_raw", judged.score)
 
 
@@ -89,7 +91,7 @@ def verdict_line(name: str, judged: Judged) -> str:
     """The suite's score, or why it has none."""
     if judged.score is not None:
         how = AGGREGATES[judged.aggregate or "mean"]
-        return f"{name}: {_score(judged)} % ({how}, {len(judged.parts)} parts, {judged.tasks} questions)"
+        return f"{name}: {score_text(judged)} % ({how}, {len(judged.parts)} parts, {judged.tasks} questions)"
     without = judged.missing()
     tasks = len(list(judged.leaves()))
     return f"{name}: no score, since {len(without)} of {tasks} tasks have none"

@@ -11,6 +11,9 @@ from llmc import console
 from llmc.report import gate as gate_report
 from llmc.report.compare import p_value, points
 from llmc.report.run_table import duration, interval, percent
+from llmc.report.sweep_suites import by_suite, part_names, reasons, suite_table
+from llmc.report.sweep_suites import cells as suite_cells
+from llmc.report.sweep_suites import data as suite_data
 from llmc.report.sweep_view import Row, View
 
 if TYPE_CHECKING:
@@ -112,6 +115,12 @@ def show_sweep(view: View) -> None:
         console.show()
     console.show(results_table(view, console.width()))
     console.show()
+    for name, scores in by_suite(view.suites).items():
+        console.show_text(f"{name}:")
+        console.show(suite_table(scores, console.width()))
+        for line in (line for each in scores for line in reasons(each)):
+            console.show_text(line)
+        console.show()
     for row in view.rows:
         if row.unpaired:
             console.show_text(f"not compared: {row.unpaired}")
@@ -159,6 +168,13 @@ def markdown(view: View, plots: Sequence[tuple[str, str]] = ()) -> str:
     ]
     lines += [f"| {' | '.join(map(escaped, cells(row)))} |" for row in view.rows]
     lines += ["", method(view), ""]
+    for name, scores in by_suite(view.suites).items():
+        parts = part_names(scores)
+        head = ("model", "score", *parts)
+        lines += [f"## {escaped(name)}", "", f"| {' | '.join(map(escaped, head))} |"]
+        lines.append(f"| {' | '.join('---:' if i else '---' for i in range(len(head)))} |")
+        lines += [f"| {' | '.join(map(escaped, suite_cells(each, parts)))} |" for each in scores]
+        lines += ["", *(f"- {escaped(line)}" for each in scores for line in reasons(each)), ""]
     for title, path in plots:
         lines += [f"## {escaped(title)}", "", f"![{escaped(title)}]({path})", ""]
     return "\n".join(lines)
@@ -237,6 +253,7 @@ def sweep_data(view: View) -> dict[str, Any]:
         "exit_code": int(view.exit_code),
         "trusted": len(view.rows) - len(view.untrusted),
         "cells": [row_data(row) for row in view.rows],
+        "suites": [suite_data(each) for each in view.suites],
         "gate": gate_report.data(view.gate) if view.gate else None,
     }
 

@@ -16,6 +16,7 @@ from llmc.judge.gate import Case, Verdict, judge
 from llmc.judge.inputs import Opened, open_runs
 from llmc.judge.pairing import refuse_unless_pairable
 from llmc.judge.policy import Policy
+from llmc.report.sweep_suites import SuiteScore, suite_scores
 from llmc.runs.record import Result, RunRecord
 from llmc.runs.sweep_map import CellState, SweepMap, load_map
 
@@ -98,6 +99,7 @@ class View:
     map: SweepMap
     rows: tuple[Row, ...]
     gate: Verdict | None
+    suites: tuple[SuiteScore, ...] = ()
 
     @property
     def name(self) -> str:
@@ -131,7 +133,8 @@ class View:
 def view_sweep(folder: Path, only: Collection[str] | None = None) -> View:
     """Return a sweep as it stands; ``only`` some of its cells (a shard's), which no gate is held against.
 
-    Raises InputFileError for a damaged map or record, UsageError for a gate that asks for nothing.
+    Raises InputFileError for a damaged map or record, UsageError for a gate that asks for nothing or a suite that is
+    no longer there.
     """
     sweep = load_map(folder)
     opened = _opened(folder)
@@ -149,7 +152,7 @@ def view_sweep(folder: Path, only: Collection[str] | None = None) -> View:
         cases = tuple(case for case in gate.cases if _is_of(case, run)) if gate else ()
         pair = pairs.get(run.origin)
         rows.append(Row(name, sweep.cells[name], run, name in targets, pair, unpaired.get(run.origin, ""), cases))
-    return View(folder, sweep, tuple(rows), gate)
+    return View(folder, sweep, tuple(rows), gate, suite_scores(rows, folder))
 
 
 def _opened(folder: Path) -> Opened:

@@ -193,7 +193,7 @@ def run(options: Options, source: Source, scorer: PreparedScorer, model: Prepare
 
 def require_device(wanted: str, scorer: PreparedScorer) -> None:
     """Raise EngineError when the scorer's libllama is not built for a device."""
-    has = scorer.engine.backend
+    has = scorer.binding.backend
     if wanted not in ("auto", "cpu", has) and not (wanted == "gpu" and has != "cpu"):
         backend = "cuda" if wanted == "gpu" else wanted
         raise EngineError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import console, mcbin
-from llmc.benchmarks.item import read_items
+from llmc.benchmarks.item import read_groups, read_ids
 from llmc.benchmarks.manifest import ManifestEntry, entry_for_bin
 from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.errors import InputFileError, UsageError, os_error
@@ -32,13 +32,13 @@ class Bench:
     def ids(self) -> list[str]:
         """Return the id of every task in file order: the items' own, else the task's index."""
         if self.items is not None:
-            return [item.id for item in read_items(self.items)]
+            return list(read_ids(self.items))
         return [str(index) for index in range(self.facts.tasks)]
 
     def groups(self) -> list[str | None]:
         """Return the group of every task, all None when there are none."""
         if self.items is not None:
-            return [item.group for item in read_items(self.items)]
+            return list(read_groups(self.items))
         return [None] * self.facts.tasks
 
     def identity(self) -> BenchmarkIdentity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -211,6 +212,8 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
     started, begin = store.now(), monotonic()
     health, unhealthy = check_health(cell.engine, cell.model, cell.settings, cell.first)
     folder = runs.new_folder(started, cell.model.short_name, cell.bench.name, cell.reuse_key)
+    reader = ThreadPoolExecutor(max_workers=1)
+    groups = reader.submit(cell.bench.groups)  # read while the engine works
     try:
         results: list[parts.PartResult] = []
         if not has_error(unhealthy):
@@ -225,6 +228,7 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
             started=started,
             seconds=monotonic() - begin,
             version=__version__,
+            groups=groups.result,
         )
         if partial is not None:
             for part in sorted(partial.glob("part-*")):
@@ -233,6 +237,8 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
     except BaseException:
         store.discard(folder)
         raise
+    finally:
+        reader.shutdown(wait=False, cancel_futures=True)
     return Finished(folder, record, reused=False)
 
 

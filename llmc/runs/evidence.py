@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,8 +70,12 @@ def assemble(
     started: str,
     seconds: float,
     version: str,
+    groups: Callable[[], Sequence[str | None]],
 ) -> RunRecord:
-    """Return the record of a run; its status follows from the findings alone."""
+    """Return the record of a run; its status follows from the findings alone.
+
+    ``groups`` returns those of all tasks of the file; a run that is not trusted has no use for them.
+    """
     correct = _with_rescored(cell, merged_correct(results, cell.tasks), checks.rescored)
     in_pieces = len(results) > 1 or bool(cell.rescored)
     findings = [*_merged_findings(results, in_pieces), *checks.findings, *extra, *cell.findings]
@@ -87,7 +91,8 @@ def assemble(
     elif interrupted:
         status = "interrupted"
     engine_se = None if in_pieces or not results else results[0].standard_error
-    groups = task_groups(cell) if trusted else []
+    left_out = set(cell.excluded)
+    scored = [group for i, group in enumerate(groups()) if i not in left_out] if trusted else []
     return RunRecord(
         llmc_version=version,
         kind="run",
@@ -112,8 +117,8 @@ def assemble(
         findings=tuple(errors_first(findings)),
         correct=correct if trusted else None,
         excluded=_ids(cell, cell.excluded),
-        groups=group_scores(groups, correct) if trusted and correct is not None else {},
-        task_groups=TaskGroups.of(groups),
+        groups=group_scores(scored, correct) if trusted and correct is not None else {},
+        task_groups=TaskGroups.of(scored),
         result=result_of(correct, engine_se) if trusted and correct is not None else None,
         layout_check=checks.layout,
         cross_check=checks.cross,
@@ -183,11 +188,6 @@ def _counts(cell: Cell, results: Sequence[PartResult], checks: Checks) -> Counts
         expected=cell.tasks + len(cell.rescored),
         scored=sum(r.log.scored for r in results) + len(checks.rescored),
     )
-
-
-def task_groups(cell: Cell) -> list[str | None]:
-    out = set(cell.excluded)
-    return [group for i, group in enumerate(cell.bench.groups()) if i not in out]
 
 
 def group_scores(groups: Sequence[str | None], correct: str) -> dict[str, GroupScore]:

@@ -7,22 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import Literal
 
 from llmc import __version__
 from llmc.engine import environment
-from llmc.engine.audit import Audit, audit
+from llmc.engine.audit import audit
 from llmc.engine.process import Limits, Outcome, run_process
-from llmc.engine.transcript import Transcript, TranscriptParser
+from llmc.engine.transcript import TranscriptParser
 from llmc.errors import ExitCode, LlmcError
 from llmc.findings import Finding, finding
 from llmc.runs import store
 from llmc.runs.command import EngineCommand, read_command
-from llmc.runs.identity import benchmark_identity, host, model_identity, must_match, result_of
+from llmc.runs.identity import host, model_identity, result_of
+from llmc.runs.observed import Observed, stem
 from llmc.runs.record import (
-    BenchmarkIdentity,
-    Comparability,
-    Counts,
     EngineIdentity,
     ModelIdentity,
     PartLog,
@@ -46,15 +44,12 @@ class Executed:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Seen(Observed):
     """Everything one run of a command left behind."""
 
     argv: tuple[str, ...]
     command: EngineCommand
     outcome: Outcome
-    transcript: Transcript
-    contents: Contents
-    audit: Audit
     started: str
     seconds: float
 
@@ -75,7 +70,7 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
     parser = TranscriptParser()
     parser.expected = _expected(benchmark, command.subset)
     key = content_key(list(argv))
-    folder = store.Store(out).new_folder(started, f"exec-{_stem(model_name)}", _stem(command.binary_file), key)
+    folder = store.Store(out).new_folder(started, f"exec-{stem(model_name)}", stem(command.binary_file), key)
     try:
         outcome = run_process(
             argv,
@@ -100,7 +95,18 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
             extra=[*extra, *_in_force(command, variables)],
             limits=limits,
         )
-        seen = _Seen(tuple(argv), command, outcome, transcript, contents, verdict, started, monotonic() - begin)
+        seen = _Seen(
+            transcript=transcript,
+            audit=verdict,
+            bin_name=command.binary_file,
+            facts=contents.facts,
+            subset=command.subset,
+            argv=tuple(argv),
+            command=command,
+            outcome=outcome,
+            started=started,
+            seconds=monotonic() - begin,
+        )
         record = _record(seen, model_name)
         store.finish(folder, record)
     except BaseException:
@@ -176,10 +182,6 @@ def _config_files(variables: Mapping[str, str]) -> dict[str, str]:
     return environment.config_sums(environment.SYSTEM_CONFIG, environment.user_config(variables))
 
 
-def _stem(name: str | None) -> str:
-    return Path(name).name.removesuffix(".gguf").removesuffix(".bin") if name else "unknown"
-
-
 def _record(seen: _Seen, model_name: str | None) -> RunRecord:
     verdict, outcome = seen.audit, seen.outcome
     trusted = verdict.trusted and verdict.correct is not None
@@ -194,13 +196,13 @@ def _record(seen: _Seen, model_name: str | None) -> RunRecord:
         started=seen.started,
         finished=store.now(),
         model=_model(model_name),
-        benchmark=_benchmark(seen),
+        benchmark=seen.benchmark(),
         engine=EngineIdentity(command=seen.command.program or seen.argv[:1], version=seen.transcript.build),
         argv=seen.argv,
-        layout=_layout(seen.transcript),
+        layout=seen.layout(),
         config_files=_config_files({**given_environment(), **seen.command.assigned}),
         host=host(),
-        counts=_counts(seen),
+        counts=seen.counts(),
         parts=(_part(seen),),
         peak_rss=outcome.peak_rss,
         timings=Timings(
@@ -214,7 +216,7 @@ def _record(seen: _Seen, model_name: str | None) -> RunRecord:
         findings=verdict.findings,
         correct=verdict.correct if trusted else None,
         result=result_of(verdict.correct, verdict.engine_se) if trusted and verdict.correct is not None else None,
-        comparability=_comparability(seen),
+        comparability=seen.comparability(),
     )
 
 
@@ -230,45 +232,6 @@ def _model(name: str | None) -> ModelIdentity | None:
     return model_identity(name, facts)
 
 
-def _benchmark(seen: _Seen) -> BenchmarkIdentity | None:
-    name, facts = seen.command.binary_file, seen.contents.facts
-    if name is None:
-        return None
-    if facts is None:
-        return BenchmarkIdentity(name=_stem(name), path=name)
-    return benchmark_identity(_stem(name), Path(name), facts, selection=_selection(seen))
-
-
-def _selection(seen: _Seen) -> dict[str, Any] | None:
-    subset, facts = seen.command.subset, seen.contents.facts
-    if subset is None or facts is None or not 0 < subset < facts.tasks:
-        return None
-    return {"kind": "--multiple-choice-tasks", "tasks": subset, "of": facts.tasks}
-
-
-def _layout(transcript: Transcript) -> dict[str, Any] | None:
-    """Return what the engine itself printed of its layout (at -lv 4, or by older builds)."""
-    known = {
-        "n_ctx": transcript.n_ctx,
-        "n_seq_max": transcript.n_seq_max,
-        "n_batch": transcript.n_batch,
-        "n_ubatch": transcript.n_ubatch,
-        "flash_attn": transcript.flash_attn,
-        "kv_unified": transcript.kv_unified,
-    }
-    return {name: value for name, value in known.items() if value is not None} or None
-
-
-def _counts(seen: _Seen) -> Counts:
-    announced = seen.transcript.announced
-    return Counts(
-        in_file=seen.contents.facts.tasks if seen.contents.facts else None,
-        announced=announced[0] if announced else None,
-        expected=seen.audit.tasks_expected,
-        scored=seen.audit.tasks_scored,
-    )
-
-
 def _part(seen: _Seen) -> PartLog:
     return PartLog(
         index=0,
@@ -281,14 +244,3 @@ def _part(seen: _Seen) -> PartLog:
         stdout="stdout.log",
         stderr="stderr.log",
     )
-
-
-def _comparability(seen: _Seen) -> Comparability | None:
-    """Return the same key that ``llmc run`` gives the same file, so that the two can be paired."""
-    if seen.contents.facts is None:
-        return None
-    must = must_match(seen.contents.facts.sha256)
-    if (selection := _selection(seen)) is not None:
-        must["selection"] = selection
-    should = {"engine_version": seen.transcript.build, "layout": _layout(seen.transcript)}
-    return Comparability(key=content_key(must), must=must, should=should)

@@ -7,10 +7,10 @@ from typing import Any
 
 from llmc import console
 from llmc.engine import environment
+from llmc.engine.binding import Binding, find_binding
 from llmc.engine.gguf_model import ModelFacts, model_sha256, read_model
 from llmc.engine.health import Health, health_check
-from llmc.engine.locate import find_binding, locate
-from llmc.engine.preflight import Binding
+from llmc.engine.locate import locate
 from llmc.engine.probe import ProbeResult, probe, require_usable
 from llmc.engine.process import Limits
 from llmc.errors import InputFileError
@@ -79,10 +79,8 @@ def prepare_engine(settings: Settings, first: FirstTime) -> PreparedEngine:
     files = locate(settings.engine)
     with first.measure("probe"), console.progress(f"probe of {files.binary.name}"):
         result = require_usable(probe(files))
-    found = find_binding()
-    binding = Binding(site=found[0], lib=found[1]) if found else None
     limits = Limits(timeout=settings.timeout, stall=settings.stall)
-    return PreparedEngine(result, binding, environment.scrubbed(), limits)
+    return PreparedEngine(result, find_binding(), environment.scrubbed(), limits)
 
 
 def prepare_model(ref: str, first: FirstTime) -> PreparedModel:

@@ -61,8 +61,8 @@ def plan_scored_cell(
     }
     should = {
         "engine_flavour": "libllama",
-        "engine_version": scorer.engine.version,
-        "backend": scorer.engine.backend,
+        "engine_version": scorer.binding.version,
+        "backend": scorer.binding.backend,
         **settings.scoring.computed(),
     }
     comparability = Comparability(key=content_key(must), must=must, should=should)

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llmc import console, mcbin
+from llmc.engine.binding import Binding, require_binding
 from llmc.engine.canary import canary_tasks
 from llmc.engine.health import Health, binomial_tail, constant_position
-from llmc.engine.locate import InstalledEngine, identity, installed, locate
-from llmc.engine.preflight import Binding
 from llmc.engine.process import Limits
-from llmc.errors import EngineError
 from llmc.files import cache_dir, read_cache, write_cache
 from llmc.findings import Finding
 from llmc.runs.prepare import PreparedModel
@@ -32,31 +30,26 @@ LLAMA_RULE = "llama_cpp"
 @dataclass(frozen=True)
 class PreparedScorer:
     binding: Binding
-    engine: InstalledEngine
     identity_sha256: str
     limits: Limits
 
     def identity(self) -> EngineIdentity:
-        meta = self.engine.meta
+        engine = self.binding.engine
+        build = engine.meta.get("build") if engine is not None else None
         return EngineIdentity(
             command=("llmc.scoring.worker",),
             flavour="libllama",
-            version=f"llama-cpp-python {self.engine.version}",
-            build=meta.get("build") if isinstance(meta.get("build"), int) else None,
+            version=f"llama-cpp-python {self.binding.version}",
+            build=build if isinstance(build, int) else None,
             identity=self.identity_sha256,
-            backend=self.engine.backend,
+            backend=self.binding.backend,
         )
 
 
 def prepare_scorer(limits: Limits) -> PreparedScorer:
-    """Return the scorer of the newest installed engine that has a binding; EngineError when there is none."""
-    engine = next((each for each in installed() if each.binding is not None), None)
-    if engine is None or engine.binding is None:
-        raise EngineError(
-            "the scorer needs libllama and its Python binding, and neither is installed", "run `llmc engine install`"
-        )
-    files = locate(str(engine.binary))
-    return PreparedScorer(Binding(site=engine.binding, lib=engine.lib), engine, identity(files), limits)
+    """Return the scorer over the binding that is found first (see ``find_binding``); EngineError without one."""
+    binding = require_binding()
+    return PreparedScorer(binding, binding.identity(), limits)
 
 
 def check_scorer_health(

@@ -9,7 +9,7 @@ from typing import Any
 from llmc.benchmarks import names
 from llmc.benchmarks.build import ensure_built
 from llmc.benchmarks.combine import write_combined
-from llmc.benchmarks.item import read_items
+from llmc.benchmarks.item import read_groups
 from llmc.benchmarks.manifest import ManifestEntry
 from llmc.benchmarks.select import document_sample, even_sample
 from llmc.errors import FetchError, InputFileError
@@ -49,21 +49,47 @@ def plan_suite(suite: Suite, settings: Settings) -> SuitePlan:
     A part whose questions cannot be had does not stop the others. Raises UsageError for what the suite itself has
     wrong: a benchmark, split or protocol that there is not.
     """
+    cells: list[SuiteCell] = []
+    absent: dict[str, Absent] = {}
+    for leaves in asked_together(suite):
+        try:
+            cell, lacking = plan_part(suite, leaves, settings)
+        except (FetchError, InputFileError) as error:
+            absent |= {leaf.path: Absent("missing", error.what, error.remedy) for leaf in leaves}
+            continue
+        absent |= lacking
+        if cell is not None:
+            cells.append(cell)
+    return SuitePlan(suite, tuple(cells), absent)
+
+
+def asked_together(suite: Suite) -> list[list[Leaf]]:
+    """Return the tasks of a suite by the file that asks them: each list is one cell."""
     together: dict[Any, list[Leaf]] = {}
     for leaf in suite.tree.leaves():
         together.setdefault(leaf.questions.asked, []).append(leaf)
-    cells: list[SuiteCell] = []
-    absent: dict[str, Absent] = {}
-    for leaves in together.values():
-        try:
-            built = _built(leaves[0].questions, settings)
-            places, order = _places(leaves, built, settings)
-            absent |= _without_questions(leaves, places, built)
-            if order:
-                cells.append(_cell(suite, leaves, built, places, order, settings))
-        except (FetchError, InputFileError) as error:
-            absent |= {leaf.path: Absent("missing", error.what, error.remedy) for leaf in leaves}
-    return SuitePlan(suite, tuple(cells), absent)
+    return list(together.values())
+
+
+def plan_part(suite: Suite, leaves: Sequence[Leaf], settings: Settings) -> tuple[SuiteCell | None, dict[str, Absent]]:
+    """Return the cell of tasks that are asked together, None without questions; and the tasks that have none.
+
+    Builds what is missing. Raises FetchError or InputFileError when the questions cannot be had.
+    """
+    built = _built(leaves[0].questions, settings)
+    places, order = _places(leaves, built, settings)
+    absent = _without_questions(leaves, places, built)
+    return (_cell(suite, leaves, built, places, order, settings) if order else None), absent
+
+
+def asked_name(asked: Questions) -> str:
+    """Return what the questions are called before any are drawn: benchmark, splits, protocol, shots."""
+    return replace(_target(asked, asked.splits[0]), split="+".join(asked.splits)).full_name
+
+
+def rule_of(leaves: Sequence[Leaf]) -> tuple[str, bool]:
+    """Return the rule of a cell's own score, and whether any task needs the options' unconditioned figures."""
+    return leaves[0].metric, any(leaf.metric == "acc_uncond" for leaf in leaves)
 
 
 def _target(asked: Questions, split: str) -> names.Target:
@@ -83,7 +109,7 @@ def _places(
     groups: list[str | None] = [None] * total
     if any(leaf.group is not None for leaf in leaves):
         paths = [entry.bin_path(settings.out).with_name(entry.files["items"].name) for entry in built]
-        groups = [item.group for path in paths for item in read_items(path)]
+        groups = [group for path in paths for group in read_groups(path)]
     places: dict[str, list[int]] = {}
     order: dict[int, None] = {}
     drawn: dict[Questions, list[int]] = {}
@@ -128,16 +154,16 @@ def _cell(
 ) -> SuiteCell:
     entry = built[0]
     if len(built) > 1 or order != list(range(entry.tasks)):
-        asked = leaves[0].questions
-        name = replace(_target(asked, asked.splits[0]), split="+".join(asked.splits)).full_name
+        name = asked_name(leaves[0].questions)
         selection = {"kind": "suite", "suite": suite.name, "parts": _described(leaves)}
         entry = write_combined(built, order, f"{name}.{suite.file_name}", settings.out, selection)
     at = {index: place for place, index in enumerate(order)}
+    metric, uncond = rule_of(leaves)
     return SuiteCell(
         bench=open_bench(str(entry.bin_path(settings.out)), replace(settings, limit=None, like_llama=None)),
         places={path: tuple(at[i] for i in own) for path, own in places.items() if own},
-        metric=leaves[0].metric,
-        uncond=settings.scoring.uncond or any(leaf.metric == "acc_uncond" for leaf in leaves),
+        metric=metric,
+        uncond=settings.scoring.uncond or uncond,
     )
 
 

@@ -23,6 +23,7 @@ class CellState(BaseModel):
     ``flags`` are what the axes add to the engine's command; ``definition`` hashes what the configuration said of the
     cell; ``baseline`` names the cell it is compared with. ``failed`` means that no run could be made, and ``error``
     says why. ``seconds`` is the cell's wall time, ``finished`` when it ended (UTC), ``where`` the GPU or machine.
+    ``suite`` and ``suite_part``: whose questions they are, see ``sweep_suites``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +40,8 @@ class CellState(BaseModel):
     seconds: float | None = None
     finished: str | None = None
     where: str | None = None
+    suite: str | None = None
+    suite_part: int | None = None
 
 
 class SweepMap(BaseModel):

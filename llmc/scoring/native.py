@@ -79,6 +79,10 @@ class Model:
         for needed in ("llama_get_memory", "llama_model_load_from_file", "llama_memory_seq_cp"):
             if not hasattr(native, needed):
                 raise NativeError(f"this llama-cpp-python is too old: it has no {needed}")
+        known = {name for name, _ in native.llama_context_params._fields_}
+        if lacking := {"flash_attn_type", "kv_unified"} - known:
+            # ctypes would take the value for an attribute of its own, and libllama never see it.
+            raise NativeError(f"this llama-cpp-python is too old: its contexts have no {', '.join(sorted(lacking))}")
         self.native = native
         self.log = Log(native)
         native.llama_backend_init()

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
+from llmc.engine.binding import Binding
 from llmc.engine.gguf_model import ModelFacts
-from llmc.engine.preflight import Binding
 from llmc.engine.process import Limits, Outcome, Stream, run_process
 from llmc.errors import RefusedError
 from llmc.scoring.audit import LONGEST_LINE, Auditor

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import llmc
+from llmc.engine.binding import Binding
 from llmc.engine.environment import scrubbed
 from llmc.engine.gguf_model import ModelFacts
-from llmc.engine.preflight import Binding
 from llmc.engine.process import Limits, Outcome, Stream, run_process
 from llmc.errors import InputFileError, RefusedError, os_error
 from llmc.findings import Finding, has_error
@@ -148,6 +148,7 @@ def worker_environment(binding: Binding) -> dict[str, str]:
     root = Path(llmc.__file__).resolve().parents[1]
     return {
         **scrubbed().variables,
+        **binding.variables,
         "PYTHONPATH": os.pathsep.join((str(binding.site.resolve()), str(root))),
         "PYTHONSAFEPATH": "1",
         "PYTHONUTF8": "1",

@@ -139,7 +139,8 @@ class SweepConfig(_Strict):
     keep: bool = True
     allow_requantize: bool = False
     score_base: bool = True
-    benchmarks: Names = Field(min_length=1)
+    benchmarks: Names = ()
+    suites: Names = ()
     flags: Flags = ()
     axes: dict[str, dict[str, Annotated[AxisValue, BeforeValidator(_axis_value)]]] = Field(default_factory=dict)
     scorer: Scorer = "perplexity"
@@ -165,6 +166,10 @@ class SweepConfig(_Strict):
     def _fits_together(self) -> SweepConfig:
         if not self.models and self.base is None:
             raise ValueError("nothing to score: give models:, or base: with quantize:")
+        if not self.benchmarks and not self.suites:
+            raise ValueError("nothing to ask: give benchmarks: or suites:")
+        if self.suites and (self.limit is not None or self.like_llama is not None):
+            raise ValueError("limit: and like_llama: would make another suite of suites:; name a variant, as NAME:mini")
         if self.quantize and self.base is None:
             raise ValueError("quantize: needs base:, the model to quantize")
         if self.base is not None and not self.quantize:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llmc.errors import InputFileError, UsageError, did_you_mean
 from llmc.runs.settings import Scorer, Settings
 from llmc.scoring.job import Settings as Scoring
 from llmc.sweep.config import AxisValue, Baseline, SweepConfig
 from llmc.sweep.sources import ModelSource, benchmarks_of, models_of
+from llmc.sweep.suites import SuitePart, suites_of
 from llmc.sweep.yamlfile import Location, YamlFile
+
+Axes = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,17 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class CellSpec:
-    """One model on one benchmark with one set of flags. ``bench`` is what ``-b`` takes, ``bench_name`` is shown."""
+    """One model on one benchmark with one set of flags. ``bench`` is what ``-b`` takes, ``bench_name`` is shown.
+
+    Of a cell of a suite ``bench`` is a name that stands for its ``suite`` part alone.
+    """
 
     model: ModelSource
     bench: str
     bench_name: str
     axes: tuple[tuple[str, str], ...]
     engine: EngineSettings
+    suite: SuitePart | None = None
 
     @property
     def id(self) -> str:
@@ -73,18 +80,36 @@ def expand(config: SweepConfig, file: YamlFile) -> Matrix:
     """
     models = models_of(config, file)
     benches = benchmarks_of(config, file)
+    suites = suites_of(config, file)
     settings = list(_settings(config, file))
-    cells = tuple(
-        CellSpec(model, bench, name, axes, engine)
-        for model in models
-        for bench, name in benches
-        for axes, engine in settings
-    )
+    cells = tuple(cell for model in models for cell in _cells(model, benches, suites, settings, file))
     baseline = _baseline(config, file, models)
     return Matrix(cells, baseline)
 
 
-def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[tuple[tuple[str, str], ...], EngineSettings]]:
+def _cells(
+    model: ModelSource,
+    benches: Iterable[tuple[str, str]],
+    suites: Iterable[SuitePart],
+    settings: list[tuple[Axes, EngineSettings]],
+    file: YamlFile,
+) -> Iterator[CellSpec]:
+    for bench, name in benches:
+        for axes, engine in settings:
+            yield CellSpec(model, bench, name, axes, engine)
+    for part in suites:
+        for axes, engine in settings:
+            if engine.flags:
+                raise InputFileError(
+                    f"{file.at(('suites',))}: suites are scored by log-probabilities, and the flags"
+                    f" {' '.join(engine.flags)} are llama-perplexity's",
+                    "set what you want under scoring:, or give the suites a sweep of their own",
+                )
+            scored = replace(engine, scorer="logprobs", rule=part.rule, scoring=part.over(engine.scoring))
+            yield CellSpec(model, part.key, part.name, axes, scored, part)
+
+
+def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[Axes, EngineSettings]]:
     """Yield every combination of axis values with all that it sets."""
     _check_flags(config.flags, file, ("flags",))
     for axis, values in config.axes.items():

@@ -171,7 +171,7 @@ class RayExecutor:
         if RECORD not in parcel.files:
             return parcel.done
         record = RunRecord.model_validate_json(parcel.files[RECORD])
-        bench = self.workshop.bench(cell.bench)
+        bench = self.workshop.bench_of(cell)
         if record.benchmark is not None:
             # The worker's copy is gone by now; the same file, by its checksum, is here.
             record = record.model_copy(
@@ -239,7 +239,7 @@ def work(order: Order, files: dict[str, bytes]) -> Parcel:
         bench = _place_bench(order, files, host)
         if order.cell.model.recipe is not None:
             workshop.quantized().drop_all_but(order.cell.model, workshop.file(order.cell.model.ref))
-        done = perform(replace(order.cell, bench=str(bench)), workshop)
+        done = perform(replace(order.cell, bench=str(bench), suite=None), workshop)
         if done.error is not None and done.error["kind"] == SYSTEM:
             raise WorkerUnfit(f"{host}: {done.error['message']}")
         return Parcel(done, _pack(done), host)

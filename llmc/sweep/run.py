@@ -102,7 +102,7 @@ def definition(cell: CellSpec, config: SweepConfig) -> str:
             "recipe": [str(part) for part in (cell.model.recipe.type, cell.model.recipe.imatrix)]
             if cell.model.recipe
             else None,
-            "bench": cell.bench,
+            "bench": cell.bench if cell.suite is None else [cell.bench, cell.suite.definition],
             "engine": asdict(cell.engine),
             "program": config.engine,
             **config.model_dump(mode="json", include=set(keys)),
@@ -123,7 +123,7 @@ def run_sweep(request: Request, on_done: Callable[[Event], None], steps: Steps) 
 
     # What this thread itself does (a probe, checksums) has no bar of its own: the sweep's is on the screen.
     with console.progress_to(preparing):
-        _require_tools(workshop, cells, request.slots())
+        _require_tools(workshop, cells)
         folder.begin(request.config.model_dump(mode="json"), _states(request))
         with folder.claims():
             board = Board(cells, folder, on_done, workshop.drop)
@@ -149,23 +149,20 @@ def _states(request: Request) -> dict[str, CellState]:
             flags=cell.engine.flags,
             definition=definition(cell, request.config),
             baseline=matrix.baseline_of(cell),
+            suite=cell.suite.suite if cell.suite else None,
+            suite_part=cell.suite.number if cell.suite else None,
         )
         for cell in matrix.cells
     }
 
 
-def _require_tools(workshop: Workshop, cells: Sequence[CellSpec], places: Sequence[dict[str, str]]) -> None:
+def _require_tools(workshop: Workshop, cells: Sequence[CellSpec]) -> None:
     """Raise before anything runs what would fail every cell: no engine, no scorer, a type that cannot be made."""
     scorers = {cell.engine.scorer for cell in cells}
     if "perplexity" in scorers:
         workshop.engine()
     if "logprobs" in scorers:
         workshop.scorer()
-        if any(places):
-            raise UsageError(
-                "--gpus pins llama-perplexity; the logprobs scorer uses the GPU it finds",
-                "leave --gpus out and set CUDA_VISIBLE_DEVICES for the whole sweep",
-            )
     for kind in sorted({cell.model.recipe.type for cell in cells if cell.model.recipe}):
         workshop.quantized().quantizer.require_type(kind)
 
@@ -179,5 +176,5 @@ def preview(request: Request) -> list[dict[str, Any]]:
     from llmc.sweep.preview import preview_cell
 
     workshop = request.workshop()
-    _require_tools(workshop, request.cells, request.slots())
+    _require_tools(workshop, request.cells)
     return [preview_cell(cell, workshop) for cell in request.cells]

@@ -27,6 +27,7 @@ from llmc.runs.sweep_map import Status
 from llmc.sweep.matrix import CellSpec
 from llmc.sweep.quantize import Quantized, find_quantizer
 from llmc.sweep.sources import ModelSource
+from llmc.sweep.suites import open_part
 
 Kept = TypeVar("Kept")
 Planned = Cell | ScoredCell
@@ -88,6 +89,13 @@ class Workshop:
     def bench(self, name: str) -> Bench:
         return self._keep(("bench", name), lambda: open_bench(name, self.settings))
 
+    def bench_of(self, cell: CellSpec) -> Bench:
+        """Return the questions of a cell; of a suite's, what is asked for each of its tasks is noted in the folder."""
+        part = cell.suite
+        if part is None:
+            return self.bench(cell.bench)
+        return self._keep(("bench", cell.bench), lambda: open_part(part, self.settings, self.folder))
+
     def file(self, ref: str) -> PreparedModel:
         """Return the model that a reference names, fetched and checksummed."""
         return self._keep(("model", ref), lambda: prepare_model(ref, FirstTime()))
@@ -116,9 +124,11 @@ class Workshop:
             with contextlib.suppress(LlmcError):  # a base that cannot be read left nothing to delete
                 self.quantized().drop(source, self.file(source.ref))
 
-    def scorer(self) -> PreparedScorer:
+    def scorer(self, variables: Mapping[str, str] | None = None) -> PreparedScorer:
+        """Return the scorer, its worker's environment with ``variables`` added."""
         limits = Limits(timeout=self.settings.timeout, stall=self.settings.stall)
-        return self._keep("scorer", lambda: prepare_scorer(limits))
+        prepared = self._keep("scorer", lambda: prepare_scorer(limits))
+        return replace(prepared, binding=replace(prepared.binding, variables=variables or {}))
 
     def plan(self, cell: CellSpec, model: PreparedModel, variables: Mapping[str, str] | None = None) -> Planned:
         """Plan a cell for its scorer; RefusedError for what would go wrong."""
@@ -130,9 +140,9 @@ class Workshop:
             rule=engine.rule,
             scoring=replace(engine.scoring, uncond=engine.scoring.uncond or engine.rule == UNCONDITIONAL),
         )
-        bench = self.bench(cell.bench)
+        bench = self.bench_of(cell)
         if engine.scorer == "logprobs":
-            return plan_scored_cell(self.scorer(), model, bench, settings, FirstTime())
+            return plan_scored_cell(self.scorer(variables), model, bench, settings, FirstTime())
         return plan_cell(self.engine(variables), model, bench, settings, FirstTime())
 
     def known_run(self, planned: Planned) -> Done | None:

@@ -16,6 +16,7 @@ import pytest
 from engine_output import LAYOUTS, Output, render
 from llmc import mcbin
 from llmc.__main__ import run
+from llmc.runs.record import load_record
 
 CORRECT = "11010010"
 GOLDS = [0, 1, 2, 3, 0, 1, 2, 3]
@@ -38,7 +39,8 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    monkeypatch.chdir(tmp_path)  # the record goes to out/
     path = tmp_path / "some.bin"
     tasks = [mcbin.Task(f"Question {i}?", tuple(f"answer {i}{j}" for j in range(4)), g) for i, g in enumerate(GOLDS)]
     facts = mcbin.write(path, tasks)
@@ -68,7 +70,7 @@ def test_both_streams_in_any_order_or_one_log(layout: str, case: Case, capsys: p
     for logs in ([out, err], [err, out]):
         code, body = envelope(*logs, "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
         assert code == 0
-        answers.append({key: value for key, value in body["data"].items() if key != "logs"})
+        answers.append({key: value for key, value in body["data"].items() if key not in ("logs", "folder", "record")})
     assert answers[0] == answers[1]
     for data in (output.stdout + output.stderr, output.stderr + output.stdout):
         both.write_bytes(data)
@@ -83,13 +85,16 @@ def test_both_streams_in_any_order_or_one_log(layout: str, case: Case, capsys: p
 def test_what_a_person_reads(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = audit(*case.write(case.render()), "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
     assert (code, err) == (0, "")
-    assert out.splitlines() == [
+    *shown, last = out.splitlines()
+    assert last.startswith("record: out/runs/") and last.endswith("/record.json")
+    assert shown == [
         "tasks         8 scored of 8",
         "accuracy      50.00 % (4 right)",
         "95 % interval 21.52 to 78.48 % (Wilson)",
         "chance        25.00 %",
         "majority      25.00 % (always option 0, counted from 0)",
         "verdict       trusted",
+        "",
     ]
 
 
@@ -265,3 +270,33 @@ def test_a_pipe_can_be_a_log(case: Case, capsys: pytest.CaptureFixture[str]) -> 
     finally:
         os.close(reader)
     assert code == 0
+
+
+def test_the_verdict_is_kept_as_a_record(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = case.write(case.render())
+    code, body = envelope(out, err, "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
+    record = load_record(Path(body["data"]["folder"]))
+    assert (code, record.kind, record.status, record.correct) == (0, "audit", "trusted", CORRECT)
+    assert record.dump() == body["data"]["record"]
+    assert record.benchmark is not None and record.benchmark.sha256 == mcbin.scan(case.bin).sha256
+    assert (record.parts[0].stdout, record.parts[0].stderr) == (out, err)
+    # It pairs with any other run of the same questions, and the store shows it.
+    assert run(["compare", body["data"]["folder"], body["data"]["folder"]]) != 0  # a run and itself
+    assert run(["runs", "list"]) == 0 and "some" in capsys.readouterr().out
+
+
+def test_an_untrusted_one_holds_no_score(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = case.write(case.render(correct=CORRECT[:-1]))
+    code, body = envelope(out, err, "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
+    record = load_record(Path(body["data"]["folder"]))
+    assert (code, record.status, record.result, record.correct) == (3, "untrusted", None, None)
+    assert [f.slug for f in record.findings if f.severity == "error"]
+
+
+def test_where_nothing_can_be_written_the_verdict_stands(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = case.write(case.render())
+    (case.folder / "file").touch()
+    code, shown, said = audit(out, err, "--bin", str(case.bin), "--out", str(case.folder / "file"), capsys=capsys)
+    assert code == 0 and "50.00 %" in shown and "no record was written" in said
+    code, body = envelope(out, "--bin", str(case.bin), "--out", str(case.folder / "other"), capsys=capsys)
+    assert Path(body["data"]["folder"]).is_relative_to(case.folder / "other")

@@ -16,8 +16,9 @@ import pytest
 
 import fake_build
 from llmc.engine import build, install, steps
+from llmc.engine.binding import find_binding
 from llmc.engine.install import engine_folder, flaw, installed_whole
-from llmc.engine.locate import find_binding, installed, locate
+from llmc.engine.locate import installed, locate
 from llmc.errors import EngineError, UsageError
 from llmc.files import read_cache, write_json
 
@@ -45,7 +46,8 @@ def test_an_install_is_whole_and_found(tools: Path, own_cache: Path) -> None:
     for program in build.PROGRAMS:
         assert os.access(engine.root / "bin" / program, os.X_OK)
     assert (engine.lib / "libllama.so").is_symlink() and (engine.lib / "libllama.so").exists()
-    assert find_binding() == (engine.root / "binding", engine.lib)
+    assert (found := find_binding()) is not None
+    assert (found.site, found.lib, found.engine) == (engine.root / "binding", engine.lib, engine)
     assert (engine.meta["build"], engine.meta["backend"]) == (11434, "cpu")
     assert "[3/3] compiling" in (engine.root / "build.log").read_text()
     found = locate(engine.name)

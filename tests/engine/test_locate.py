@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llmc.engine import libraries
-from llmc.engine.locate import EngineFiles, find_binding, identity, installed, locate
+from llmc.engine.locate import EngineFiles, identity, installed, locate
 from llmc.errors import EngineError
 from llmc.files import write_json
 
@@ -223,7 +223,7 @@ def test_a_bare_unknown_name(tmp_path: Path) -> None:
 
 
 def test_installed_engines_are_sorted_and_whole(own_cache: Path) -> None:
-    assert installed() == [] and find_binding() is None
+    assert installed() == []
     put_installed(own_cache, "1-cpu", "2026-01-01")
     put_installed(own_cache, "2-cpu", "2026-03-01", binding=False)
     put_installed(own_cache, "1-cuda", "2026-02-01")
@@ -231,8 +231,6 @@ def test_installed_engines_are_sorted_and_whole(own_cache: Path) -> None:
     (put_installed(own_cache, "4-cpu", "2026-05-01") / "engine.json").write_text("no json")
     put_installed(own_cache, ".build-x", "2026-06-01")
     assert [engine.name for engine in installed()] == ["2-cpu", "1-cuda", "1-cpu"]
-    newest = own_cache / "engines" / "1-cuda"
-    assert find_binding() == (newest / "binding", newest / "lib")
     assert (installed()[0].version, installed()[0].backend, installed()[0].binding) == ("2", "cpu", None)
 
 

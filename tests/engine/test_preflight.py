@@ -18,8 +18,9 @@ from fake_binding import FAKE_BINDING, make_binding
 from llmc import mcbin
 from llmc.engine import preflight as module
 from llmc.engine import tokenizer_worker as worker
+from llmc.engine.binding import Binding
 from llmc.engine.gguf_model import ModelFacts
-from llmc.engine.preflight import Binding, Preflight, preflight, text_hazards
+from llmc.engine.preflight import Preflight, preflight, text_hazards
 from llmc.mcbin import Task
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from llmc import mcbin
+from llmc.engine.binding import Binding, find_binding
 from llmc.engine.gguf_model import read_model
 from llmc.engine.known_answer import KnownAnswerModel
-from llmc.engine.locate import find_binding
-from llmc.engine.preflight import Binding, Preflight, preflight
+from llmc.engine.preflight import Preflight, preflight
 from llmc.mcbin import Task
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def binding(real_engine: EngineFiles) -> Binding:
     found = find_binding()
     if found is None:
         pytest.skip("the installed engine has no binding: run `llmc engine install` again")
-    return Binding(*found)
+    return found
 
 
 def checked(path: Path, tasks: list[Task], model: Path, binding: Binding) -> Preflight:

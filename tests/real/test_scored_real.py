@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,3 +154,52 @@ def test_the_engine_in_use_is_recorded(cli: Cli, tmp_path: Path, known_model: Pa
     engine = called.record["engine"]
     assert engine["flavour"] == "libllama" and real_engine.installed is not None
     assert real_engine.installed.version in engine["version"]
+
+
+def test_a_binding_that_pip_installed_is_used_where_it_is_named(
+    cli: Cli, tmp_path: Path, known_model: Path, real_engine: EngineFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip leaves libllama inside the package; so does this copy."""
+    engine = real_engine.installed
+    assert engine is not None and engine.binding is not None
+    site = tmp_path / "site"
+    shutil.copytree(engine.binding, site, symlinks=True)
+    shutil.copytree(engine.lib, site / "llama_cpp" / "lib", symlinks=True, dirs_exist_ok=True)
+    expected = score(cli, tmp_path / "out", known_model, letter_tasks(12))
+    monkeypatch.setenv("LLMC_BINDING", str(site))
+    called = score(cli, tmp_path / "out", known_model, letter_tasks(12))
+    assert called.code == 0 and not called.data["runs"][0]["reused"], called.out  # another engine, by its identity
+    assert called.record["correct"] == expected.record["correct"]
+    assert called.record["engine"]["version"] == expected.record["engine"]["version"]
+    assert called.record["engine"]["backend"] == "cpu"
+    (site / "llama_cpp" / "__init__.py").write_text('__version__ = "0.3.16"\n')
+    refused = score(cli, tmp_path / "out", known_model, letter_tasks(12))
+    assert refused.code == 2 and "too old" in refused.out
+
+
+def test_the_capped_rule_by_hand_on_piqa_s_three_hazards(
+    cli: Cli, tmp_path: Path, known_model: Path, shared: Path
+) -> None:
+    """In rows 178, 987 and 1028 one solution begins the other: llama.cpp would score it from memory past the end."""
+    lines = (shared / "data" / "piqa" / "validation.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(lines[i]) for i in (178, 987, 1028)]
+    tasks = [mcbin.Task(f"Question: {r['goal']}\nAnswer:", (r["sol1"], r["sol2"]), r["label"]) for r in rows]
+    called = score(cli, tmp_path / "out", known_model, tasks)
+    assert called.code == 0, called.out
+    marks = ""
+    folder = Path(called.data["runs"][0]["folder"])
+    for item, task in zip(read_items_jsonl(folder / "items.jsonl"), tasks, strict=True):
+        whole = [MODEL.tokenize(f"{task.question} {text}") for text in task.options]
+        shortest = min(map(len, whole))
+        assert whole[0][:shortest] == whole[1][:shortest]  # the hazard
+        means = []
+        for option, tokens in zip(item.options, whole, strict=True):
+            scored = [MODEL.logprobs[token] for token in tokens[shortest - 1 :]]
+            means.append(math.fsum(scored) / len(scored))
+            assert (option.llama_tokens, option.llama_mean) == (len(scored), pytest.approx(means[-1], abs=1e-4))
+        marks += "01"[means.index(max(means)) == task.gold]
+    assert called.record["correct"] == marks
+    # An ordinary run leaves these three to the scorer, and says so.
+    words = ["run", "-m", known_model, "-b", tmp_path / "bench.bin", "--out", tmp_path / "plain"]
+    mixed = cli(*words, "--no-health-check", "--json")
+    assert mixed.record["rescored"] == ["0", "1", "2"] and mixed.record["correct"] == marks

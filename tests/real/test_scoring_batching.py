@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmc.benchmarks.item import Item
+from llmc.engine.binding import Binding
 from llmc.engine.locate import EngineFiles
-from llmc.engine.preflight import Binding
 from llmc.scoring.job import Settings
 from llmc.scoring.metrics import choose
 from llmc.scoring.results import ScoredItem

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from conftest import USERS_CACHE
+from llmc.engine.binding import Binding
 from llmc.engine.gguf_model import read_model
 from llmc.engine.known_answer import KnownAnswerModel
 from llmc.engine.locate import EngineFiles
-from llmc.engine.preflight import Binding
 from llmc.engine.process import Limits
 from llmc.errors import InputFileError, LlmcError, RefusedError
 from llmc.scoring.job import Job, Settings

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from conftest import USERS_CACHE
 from llmc.benchmarks.item import Item
+from llmc.engine.binding import Binding
 from llmc.engine.known_answer import KnownAnswerModel
 from llmc.engine.locate import EngineFiles
-from llmc.engine.preflight import Binding
 from llmc.scoring.job import Settings
 from llmc.scoring.results import ScoredOption
 from scorer_helpers import Scorer, item

@@ -129,14 +129,14 @@ def test_recording(engine: str, entry: dict[str, object], combined: str) -> None
 
 @pytest.mark.parametrize(("engine", "entry"), RECORDINGS, ids=IDS)
 def test_recording_through_the_command(
-    engine: str, entry: dict[str, object], capsys: pytest.CaptureFixture[str]
+    engine: str, entry: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = str(entry["case"])
     path = FOLDER / "bins" / str(entry["bin"])
     words = [str(FOLDER / engine / f"{case}.{stream}") for stream in ("stderr", "stdout")]
     if path.exists():
         words += ["--bin", str(path)]
-    words += ["--exit-status", str(entry["returncode"]), "--json"]
+    words += ["--exit-status", str(entry["returncode"]), "--out", str(tmp_path), "--json"]
     code = run(["audit", *words])
     body = json.loads(capsys.readouterr().out)["data"]
     assert code == (0 if (engine, case) in TRUSTED else 3)

@@ -19,6 +19,7 @@ from llmc.engine.known_answer import KnownAnswerModel
 from llmc.files import configs_dir
 
 EXAMPLES = configs_dir("ci")
+WORKFLOW = Path(__file__).parents[2] / ".github/workflows/model-gate.yml"
 SHIM = '#!/bin/sh\necho "$0 $*" >> "$CALLS"\n'
 
 
@@ -88,7 +89,7 @@ def repository(tmp_path: Path, fake_engine: Path, own_cache: Path) -> Repository
 
 
 def github_steps() -> list[dict[str, Any]]:
-    workflow = yaml.safe_load((EXAMPLES / "github-workflow.yml").read_text())
+    workflow = yaml.safe_load(WORKFLOW.read_text())
     steps: list[dict[str, Any]] = workflow["jobs"]["gate"]["steps"]
     return steps
 
