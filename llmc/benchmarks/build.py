@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import __version__, console, mcbin
-from llmc.benchmarks import fewshot, manifest, names, questions
+from llmc.benchmarks import fewshot, fixed_shots, manifest, names, questions
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.checks import Counts, Oddities, Refusals
 from llmc.benchmarks.item import ItemWriter, items_path, read_ids, to_task
@@ -119,7 +119,7 @@ def _recipe(target: names.Target) -> str:
     protocol = target.spec.protocols[target.protocol]
     examples = None
     if target.shots and protocol.shots is not None and protocol.shots.documents is not None:
-        examples = fewshot.documents(protocol.shots.documents).sha256
+        examples = fixed_shots.documents(protocol.shots.documents).sha256
     chosen = protocol.model_dump(mode="json", exclude={"note"})
     return recipe_of([VERSION, target.split, target.config, target.protocol, target.shots, examples, spec, chosen])
 

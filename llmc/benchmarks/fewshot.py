@@ -1,49 +1,17 @@
-"""Worked examples before a question: the first rows of a split, or fixed documents that llmc carries.
-
-The documents lie in ``configs/fewshots/``: one JSON file each with their source, their licence and the
-documents in order, in the columns of the data set they belong to.
-"""
+"""Worked examples before a question: the first rows of a split, or fixed documents that llmc carries."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from llmc.benchmarks import names
+from llmc.benchmarks.fixed_shots import documents
 from llmc.benchmarks.render import BETWEEN, Renderer
 from llmc.benchmarks.rows import Row, RowProblem, RowReader
 from llmc.benchmarks.source import open_rows
 from llmc.errors import InputFileError, UsageError
-from llmc.files import configs_dir
-
-
-@dataclass(frozen=True)
-class Documents:
-    """A file of fixed documents."""
-
-    source: str
-    licence: str
-    documents: tuple[dict[str, Any], ...]
-    sha256: str
-
-
-@cache
-def documents(name: str) -> Documents:
-    """Return the documents of a name such as ``olmes/piqa``; InputFileError when the file is not there or not one."""
-    path = configs_dir("fewshots") / f"{name}.json"
-    try:
-        data = path.read_bytes()
-        content = json.loads(data)
-        given = tuple(dict(document) for document in content["documents"])
-        return Documents(content["source"], content["licence"], given, hashlib.sha256(data).hexdigest())
-    except OSError as error:
-        raise InputFileError(f"there are no worked examples {name!r}: {error.strerror}", f"write {path}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputFileError(f"{path} is not a file of worked examples: {error!r}", "correct it") from error
 
 
 class Examples:

@@ -188,7 +188,7 @@ def _require_shots(spec: specs.Benchmark, protocol: str, shots: int) -> None:
             f"use protocol {' or '.join(others)}, or drop --shots" if others else "drop --shots",
         )
     if source.documents is not None:
-        from llmc.benchmarks.fewshot import documents
+        from llmc.benchmarks.fixed_shots import documents
 
         have = len(documents(source.documents).documents)
         if shots > have:

@@ -13,8 +13,7 @@ from llmc.cli.options import Engine, Json, Out
 from llmc.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Cell, Finished
-    from llmc.runs.scored import ScoredCell
+    from llmc.runs.planned import Cell, Finished, ScoredCell
     from llmc.runs.settings import FirstTime, Settings
 
 HAZARDS = ("rescore", "exclude", "fail")
@@ -245,7 +244,8 @@ def _plan_scored(model: str, benches: list[str], settings: Settings, shared: Fir
 
 def _run_all(cells: list[Cell] | list[ScoredCell]) -> int:
     from llmc.report.run_output import show_finished
-    from llmc.runs.cell import Cell, run_cell
+    from llmc.runs.cell import run_cell
+    from llmc.runs.planned import Cell
     from llmc.runs.scored import run_scored_cell
 
     finished: list[Finished] = []

@@ -16,7 +16,7 @@ from llmc.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from llmc.judge.suite import Judged
-    from llmc.runs.scored import ScoredCell
+    from llmc.runs.planned import ScoredCell
     from llmc.runs.settings import Settings
     from llmc.runs.suite_plan import SuitePlan
     from llmc.runs.suite_run import SuiteRun

@@ -11,10 +11,11 @@ from llmc.errors import ExitCode
 from llmc.report import gate as gate_report
 from llmc.report.compare import points
 from llmc.report.run_table import percent
+from llmc.report.sweep_row import Row
 from llmc.report.sweep_suites import SuiteScore, by_suite, part_names, reasons
 from llmc.report.sweep_suites import cells as suite_cells
 from llmc.report.sweep_table import COLUMNS, cells, headline, method, problems
-from llmc.report.sweep_view import Row, View
+from llmc.report.sweep_view import View
 
 if TYPE_CHECKING:
     from llmc.report.html_plots import Plot

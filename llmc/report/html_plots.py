@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmc.report.compare import points
 from llmc.report.run_table import duration, interval, percent
-from llmc.report.sweep_view import Row, View
+from llmc.report.sweep_row import Row
+from llmc.report.sweep_view import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

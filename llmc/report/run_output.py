@@ -10,7 +10,7 @@ from llmc.report.run_table import duration, groups_table, metrics_table, results
 from llmc.report.verdict import findings_renderable
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Finished
+    from llmc.runs.planned import Finished
 
 
 def show_finished(finished: Sequence[Finished]) -> None:

@@ -19,7 +19,7 @@ from llmc.runs.sweep_suites import read_places
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from llmc.report.sweep_view import Row
+    from llmc.report.sweep_row import Row
 
 _KINDS: dict[str, Why] = {"untrusted": "untrusted", "interrupted": "interrupted", "pending": "not-run"}
 

@@ -11,10 +11,11 @@ from llmc import console
 from llmc.report import gate as gate_report
 from llmc.report.compare import p_value, points
 from llmc.report.run_table import duration, interval, percent
+from llmc.report.sweep_row import Row
 from llmc.report.sweep_suites import by_suite, part_names, reasons, suite_table
 from llmc.report.sweep_suites import cells as suite_cells
 from llmc.report.sweep_suites import data as suite_data
-from llmc.report.sweep_view import Row, View
+from llmc.report.sweep_view import View
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -14,62 +13,16 @@ from llmc.engine.plan import Plan, plan
 from llmc.engine.preflight import Preflight, preflight
 from llmc.errors import RefusedError
 from llmc.files import locked
-from llmc.findings import Finding, finding, has_error
+from llmc.findings import finding, has_error
 from llmc.runs import evidence, parts, store
 from llmc.runs.bench import Bench
 from llmc.runs.layout_check import layout_check
+from llmc.runs.planned import Cell, Finished
 from llmc.runs.prepare import PreparedEngine, PreparedModel, check_health
-from llmc.runs.record import Comparability, RunRecord, content_key
+from llmc.runs.record import content_key
 from llmc.runs.settings import FirstTime, Settings
 
 NAMED_IDS = 20  # ids listed in a message; the record lists all
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell planned and ready to launch.
-
-    ``excluded`` are task indices that are not scored at all, ``rescored`` those that the scorer takes over from
-    llama-perplexity, which would get them wrong.
-    """
-
-    engine: PreparedEngine
-    model: PreparedModel
-    bench: Bench
-    settings: Settings
-    preflight: Preflight
-    plan: Plan
-    excluded: tuple[int, ...]
-    rescored: tuple[int, ...]
-    findings: tuple[Finding, ...]
-    comparability: Comparability
-    reuse_key: str
-    first: FirstTime
-
-    @property
-    def left_out(self) -> tuple[int, ...]:
-        """Tasks that llama-perplexity does not see."""
-        return (*self.excluded, *self.rescored)
-
-    @property
-    def tasks(self) -> int:
-        """Tasks that llama-perplexity scores."""
-        return self.bench.facts.tasks - len(self.left_out)
-
-    @property
-    def in_parts(self) -> bool:
-        """True when what is scored are files made for the purpose: a very large benchmark, or one with gaps."""
-        return self.tasks > self.settings.part_size or bool(self.left_out)
-
-    def command(self) -> list[str]:
-        return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
-
-
-@dataclass(frozen=True)
-class Finished:
-    folder: Path
-    record: RunRecord
-    reused: bool
 
 
 def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime) -> Cell:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from llmc.runs.cell import Cell
 from llmc.runs.estimate import expected_seconds
-from llmc.runs.scored import ScoredCell
+from llmc.runs.planned import Cell, ScoredCell
 
 
 def describe(cell: Cell | ScoredCell) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from llmc.runs.record import RunRecord
 from llmc.runs.store import Store
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Cell
+    from llmc.runs.planned import Cell
 
 RECENT = 50  # newest records looked at
 

@@ -30,7 +30,7 @@ from llmc.runs.record import (
 )
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Cell
+    from llmc.runs.planned import Cell
 
 
 @dataclass(frozen=True)

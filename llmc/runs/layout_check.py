@@ -16,7 +16,7 @@ from llmc.runs import parts
 from llmc.runs.record import LayoutCheck
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Cell
+    from llmc.runs.planned import Cell
 
 NOISE = 0.01  # share of changed answers above which the noise is worth a warning
 

@@ -22,7 +22,7 @@ from llmc.scoring.results import ScoredItem
 from llmc.scoring.session import score_items
 
 if TYPE_CHECKING:
-    from llmc.runs.cell import Cell
+    from llmc.runs.planned import Cell
 
 # Rounding moves a quantized model's mean log-probability of one option by up to 0.3 nats between two ways of batching.
 NEAR_TIE = 0.3

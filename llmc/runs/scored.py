@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,8 +15,8 @@ from llmc.files import locked, sha256_file
 from llmc.findings import Finding, has_error
 from llmc.runs import store
 from llmc.runs.bench import Bench
-from llmc.runs.cell import Finished
 from llmc.runs.kept import ITEMS, Kept, require_resumable
+from llmc.runs.planned import Finished, ScoredCell
 from llmc.runs.prepare import PreparedModel
 from llmc.runs.record import Comparability, content_key
 from llmc.runs.scored_record import Answers, assemble
@@ -26,25 +25,6 @@ from llmc.runs.settings import FirstTime, Settings
 from llmc.scoring.job import Job
 from llmc.scoring.results import ScoredItem
 from llmc.scoring.session import Scored, score_items
-
-
-@dataclass(frozen=True)
-class ScoredCell:
-    """A cell planned for the scorer. ``items`` is the item file, or the benchmark file where there is none."""
-
-    scorer: PreparedScorer
-    model: PreparedModel
-    bench: Bench
-    settings: Settings
-    items: Path
-    findings: tuple[Finding, ...]
-    comparability: Comparability
-    reuse_key: str
-    first: FirstTime
-
-    @property
-    def tasks(self) -> int:
-        return self.bench.facts.tasks
 
 
 def plan_scored_cell(

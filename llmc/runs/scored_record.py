@@ -18,7 +18,7 @@ from llmc.scoring.results import ScoredItem
 from llmc.scoring.session import STDERR_LOG, STDOUT_LOG, Scored
 
 if TYPE_CHECKING:
-    from llmc.runs.scored import ScoredCell
+    from llmc.runs.planned import ScoredCell
 
 
 @dataclass

@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass, field
 
 from llmc.errors import RefusedError
-from llmc.runs.cell import Finished
+from llmc.runs.planned import Finished, ScoredCell
 from llmc.runs.prepare import PreparedModel
-from llmc.runs.scored import ScoredCell, ScoredRun, locked_cell, plan_scored_cell, reusable
+from llmc.runs.scored import ScoredRun, locked_cell, plan_scored_cell, reusable
 from llmc.runs.scorer import PreparedScorer
 from llmc.runs.settings import FirstTime, Settings
 from llmc.runs.suite_plan import SuiteCell, SuitePlan

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Protocol
 
 from llmc import console
-from llmc.engine.process import interrupt_runs
+from llmc.engine.interrupts import interrupt_runs
 from llmc.errors import UsageError
 from llmc.sweep.board import Board
 from llmc.sweep.work import Workshop, perform

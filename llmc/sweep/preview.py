@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llmc.errors import LlmcError
-from llmc.runs.cell import Cell
 from llmc.runs.estimate import expected_seconds
+from llmc.runs.planned import Cell
 from llmc.sweep.matrix import CellSpec
 from llmc.sweep.work import Workshop, describe
 

@@ -23,7 +23,7 @@ from llmc import __version__
 from llmc.benchmarks.item import items_path
 from llmc.errors import LlmcError, UsageError
 from llmc.files import atomic_write, cache_dir, sha256_file
-from llmc.runs.cell import Cell
+from llmc.runs.planned import Cell
 from llmc.runs.record import RunRecord
 from llmc.runs.settings import Settings
 from llmc.runs.store import Store, discard, finish

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from llmc.engine.process import Limits
 from llmc.errors import ExitCode, InterruptedRun, LlmcError, RefusedError, os_error
 from llmc.runs.bench import Bench, open_bench
-from llmc.runs.cell import Cell, Finished, plan_cell, run_cell
+from llmc.runs.cell import plan_cell, run_cell
 from llmc.runs.memory import available_bytes
+from llmc.runs.planned import Cell, Finished, ScoredCell
 from llmc.runs.prepare import PreparedEngine, PreparedModel, prepare_engine, prepare_model
-from llmc.runs.scored import ScoredCell, plan_scored_cell, run_scored_cell
+from llmc.runs.scored import plan_scored_cell, run_scored_cell
 from llmc.runs.scorer import PreparedScorer, prepare_scorer
 from llmc.runs.settings import FirstTime, Settings
 from llmc.runs.store import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.benchmarks import fewshot, names
+from llmc.benchmarks import fixed_shots, names
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.adapters import ADAPTERS
 from llmc.benchmarks.item import to_task
@@ -82,7 +82,7 @@ def test_documents_can_be_read_and_say_where_they_are_from(name: str, protocol: 
     spec = specs.find(name)
     shots = spec.protocols[protocol].shots
     assert shots is not None
-    found = fewshot.documents(shots.documents or "")
+    found = fixed_shots.documents(shots.documents or "")
     assert found.source
     assert found.licence
     assert len(found.documents) >= (shots.usual or 1)

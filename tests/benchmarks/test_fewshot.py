@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import made_up_rows as made_up
-from llmc.benchmarks import fewshot, names
+from llmc.benchmarks import fewshot, fixed_shots, names
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.build import ensure_built
 from llmc.benchmarks.item import Item, items_path, read_items
@@ -156,12 +156,12 @@ def test_examples_that_a_protocol_has_not(name: str, words: str) -> None:
 def test_documents_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str) -> None:
     (tmp_path / "bad.json").write_text(data)
     monkeypatch.setattr(fewshot, "configs_dir", lambda *parts: tmp_path)
-    fewshot.documents.cache_clear()
+    fixed_shots.documents.cache_clear()
     with pytest.raises(InputFileError, match=r"bad\.json is not a file of worked examples"):
-        fewshot.documents("bad")
+        fixed_shots.documents("bad")
     with pytest.raises(InputFileError, match="there are no worked examples 'none'"):
-        fewshot.documents("none")
-    fewshot.documents.cache_clear()
+        fixed_shots.documents("none")
+    fixed_shots.documents.cache_clear()
 
 
 def test_documents_may_stand_in_the_columns_that_an_adapter_gives() -> None:

@@ -15,7 +15,7 @@ import pytest
 import made_up_rows as made_up
 from helpers import Cli
 from llmc import mcbin
-from llmc.benchmarks import fewshot, names
+from llmc.benchmarks import fixed_shots, names
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.build import build, write_subset
 from llmc.benchmarks.item import items_path, read_items
@@ -110,7 +110,7 @@ def stand_ins(spec: specs.Benchmark) -> list[dict[str, Any]]:
     rows = [dict(spec.example or {})]
     for protocol in spec.protocols.values():
         if protocol.shots is not None and protocol.shots.documents is not None and protocol.adapter is None:
-            rows += fewshot.documents(protocol.shots.documents).documents
+            rows += fixed_shots.documents(protocol.shots.documents).documents
     return rows
 
 

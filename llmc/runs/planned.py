@@ -1,0 +1,84 @@
+"""Cells that are planned and ready to run, for either scorer, and what is left of them when they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmc.engine.plan import Plan
+from llmc.engine.preflight import Preflight
+from llmc.findings import Finding
+from llmc.runs.bench import Bench
+from llmc.runs.prepare import PreparedEngine, PreparedModel
+from llmc.runs.record import Comparability, RunRecord
+from llmc.runs.settings import FirstTime, Settings
+
+if TYPE_CHECKING:
+    from llmc.runs.scorer import PreparedScorer
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell planned and ready to launch.
+
+    ``excluded`` are task indices that are not scored at all, ``rescored`` those that the scorer takes over from
+    llama-perplexity, which would get them wrong.
+    """
+
+    engine: PreparedEngine
+    model: PreparedModel
+    bench: Bench
+    settings: Settings
+    preflight: Preflight
+    plan: Plan
+    excluded: tuple[int, ...]
+    rescored: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    comparability: Comparability
+    reuse_key: str
+    first: FirstTime
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Tasks that llama-perplexity does not see."""
+        return (*self.excluded, *self.rescored)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks that llama-perplexity scores."""
+        return self.bench.facts.tasks - len(self.left_out)
+
+    @property
+    def in_parts(self) -> bool:
+        """True when what is scored are files made for the purpose: a very large benchmark, or one with gaps."""
+        return self.tasks > self.settings.part_size or bool(self.left_out)
+
+    def command(self) -> list[str]:
+        return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
+
+
+@dataclass(frozen=True)
+class ScoredCell:
+    """A cell planned for the scorer. ``items`` is the item file, or the benchmark file where there is none."""
+
+    scorer: PreparedScorer
+    model: PreparedModel
+    bench: Bench
+    settings: Settings
+    items: Path
+    findings: tuple[Finding, ...]
+    comparability: Comparability
+    reuse_key: str
+    first: FirstTime
+
+    @property
+    def tasks(self) -> int:
+        return self.bench.facts.tasks
+
+
+@dataclass(frozen=True)
+class Finished:
+    folder: Path
+    record: RunRecord
+    reused: bool
