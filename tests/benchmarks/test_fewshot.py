@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import made_up_rows as made_up
-from llmc.benchmarks import fewshot, fixed_shots, names
+from llmc.benchmarks import fixed_shots, names
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.build import ensure_built
 from llmc.benchmarks.item import Item, items_path, read_items
@@ -155,7 +155,7 @@ def test_examples_that_a_protocol_has_not(name: str, words: str) -> None:
 @pytest.mark.parametrize("data", ["{", "[]", '{"documents": [1], "source": "s", "licence": "l"}', '{"documents": []}'])
 def test_documents_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str) -> None:
     (tmp_path / "bad.json").write_text(data)
-    monkeypatch.setattr(fewshot, "configs_dir", lambda *parts: tmp_path)
+    monkeypatch.setattr(fixed_shots, "configs_dir", lambda *parts: tmp_path)
     fixed_shots.documents.cache_clear()
     with pytest.raises(InputFileError, match=r"bad\.json is not a file of worked examples"):
         fixed_shots.documents("bad")

@@ -51,7 +51,7 @@ GOOD = "name: s\nmodels: [a.gguf]\nbenchmarks: [b.bin]\n"
         (GOOD + "gate: {runs: [x]}\n", 1, "gate.runs"),
         ("name: s\nbenchmarks: [b]\n", 1, "nothing to score"),
         ("models: [a]\nbenchmarks: [b]\n", 1, "name is missing"),
-        ("name: s\nmodels: [a]\nbenchmarks: []\n", 3, "benchmarks"),
+        ("name: s\nmodels: [a]\nbenchmarks: []\n", 1, "give benchmarks: or suites:"),
         ("name: a/b\nmodels: [a]\nbenchmarks: [b]\n", 1, "name"),
         ("name: s\nbenchmarks: [b]\nmodels: [{hf: o/r}]\n", 3, "needs labels:"),
         ("name: s\nbenchmarks: [b]\nmodels: [{name: x}]\n", 3, "either model: or hf:"),
