@@ -255,6 +255,7 @@ def test_a_browser_shows_the_page_without_complaint(cli: Cli, tmp_path: Path, wi
     )
     command = [
         program, "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
         "--enable-logging=stderr", "--v=0", f"--user-data-dir={tmp_path / 'profile'}",
         f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",
         "--virtual-time-budget=5000", "--dump-dom", probe.as_uri(),
