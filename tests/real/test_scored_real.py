@@ -200,6 +200,9 @@ def test_the_capped_rule_by_hand_on_piqa_s_three_hazards(
         marks += "01"[means.index(max(means)) == task.gold]
     assert called.record["correct"] == marks
     # An ordinary run leaves these three to the scorer, and says so.
-    words = ["run", "-m", known_model, "-b", tmp_path / "bench.bin", "--out", tmp_path / "plain"]
-    mixed = cli(*words, "--no-health-check", "--json")
-    assert mixed.record["rescored"] == ["0", "1", "2"] and mixed.record["correct"] == marks
+    others = letter_tasks(6)
+    mcbin.write(tmp_path / "mixed.bin", [*tasks, *others])
+    words = ["run", "-m", known_model, "-b", tmp_path / "mixed.bin", "--out", tmp_path / "plain"]
+    mixed = cli(*words, "--no-health-check", "--json", "--", "-t", "1")
+    assert mixed.record["rescored"] == ["0", "1", "2"]
+    assert mixed.record["correct"] == marks + expected_correct(MODEL, others)

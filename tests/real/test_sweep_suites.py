@@ -74,7 +74,7 @@ def test_each_model_gets_the_suites_score(cli: Cli, tmp_path: Path, sweep: Sweep
     assert [cell["cell"] for cell in called.data["cells"]] == [
         f"{name}/small/{part}"
         for name in "ab"
-        for part in ("mmlu-validation@olmes-1shot", "piqa-validation@olmes-2shot", "coqa-validation@olmes")
+        for part in ("mmlu-validation@olmes-1shot", "piqa-validation@olmes-2shot", "coqa-validation")
     ]
     assert [(each["label"], each["suite"]) for each in called.data["suites"]] == [("a", "small"), ("b", "small")]
     for each in called.data["suites"]:
