@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
 
     # Newer versions of typer carry a copy of click, older ones need the package: this is the class in use.
     parser_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "UsageError")
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    own = _own_words(arguments)
     console.set_json("--json" in own)
     command = _command(own)
     console.leave_stdout(command == "exec")
@@ -118,6 +118,18 @@ def run(arguments: list[str]) -> int:
         raise caught
     console.error(caught, command)
     return int(caught.exit_code)
+
+
+def _own_words(arguments: list[str]) -> list[str]:
+    """Return the words that are llmc's own: not those after ``--``, and of ``exec`` not the command that it runs."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if arguments[:1] != ["exec"]:
+        return arguments[:end]
+    place = 1
+    while place < end and arguments[place].startswith("--"):
+        alone = "=" in arguments[place] or arguments[place] in ("--json", "--help")
+        place += 1 if alone else 2
+    return arguments[: min(place, end)]
 
 
 def _command(arguments: list[str]) -> str:

@@ -65,6 +65,7 @@ HELP = """----- common params -----
 -kvu,  --kv-unified                     use single unified KV buffer
 -ctk,  --cache-type-k TYPE              KV cache data type for K
 -ctv,  --cache-type-v TYPE              KV cache data type for V
+--lora FNAME                            path to LoRA adapter
 -m,    --model FNAME                    model path to load
 -ngl,  --gpu-layers, --n-gpu-layers N   max. number of layers to store in VRAM
 -dev,  --device <dev1,dev2,..>          devices to use for offloading (none = don't offload)

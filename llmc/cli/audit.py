@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import typer
 from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Json, Out
-from llmc.errors import FormatError, InputFileError, LlmcError, UsageError, os_error
+from llmc.errors import InputFileError, LlmcError, UsageError, os_error
 
 if TYPE_CHECKING:
     from llmc.engine.audit import Audit
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 _CHUNK = 1 << 20
 _HEAD = 256
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HELP_LOGS = "name one combined log, or the stdout and the stderr of one run"
 
 
@@ -68,6 +70,8 @@ def audit(
 
         subset, of = transcript.selected[-1]
         extra = [*extra, finding("selection-scored", f"{subset:,} of {of:,} tasks were selected")]
+    if subset is not None and facts is not None and subset >= facts.tasks:
+        subset = None  # all of them, as llama.cpp has it
     result = judge(
         transcript,
         facts=facts,
@@ -128,9 +132,13 @@ def _feed(parser: Any, stream: StreamName, name: str) -> bool:
     Later in a log NUL bytes are what a crash of the machine left there, which is for the audit to judge.
     """
     head = b""
+    decoder = None
     with _opened(name) as log:
         try:
             while data := log.read(_CHUNK):
+                if not head and data.startswith(_UTF16):  # what PowerShell's `>` writes
+                    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+                data = data if decoder is None else decoder.decode(data).encode("utf-8", "replace")
                 head = head or data[:_HEAD]
                 parser.feed(stream, data)
         except OSError as error:
@@ -161,17 +169,12 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
 
 def _read_bin(path: Path | None) -> tuple[BinFacts | None, bytes | None, list[Finding]]:
     """Return the file's facts and gold indices, or the finding that says why there are none."""
-    from llmc.findings import finding
-    from llmc.mcbin import Reader
+    from llmc.runs.watched import read_contents
 
     if path is None:
         return None, None, []
-    reader = Reader(path)
-    try:
-        golds = bytes(task.gold for task in reader)
-    except FormatError as error:
-        return None, None, [finding("bad-binary", error.what)]
-    return reader.facts, golds, []
+    contents = read_contents(path)
+    return contents.facts, contents.golds if contents.facts else None, list(contents.findings)
 
 
 def _outcome(exit_status: int | None) -> Outcome | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Out
-from llmc.errors import ExitCode, UsageError, os_error
+from llmc.errors import ExitCode, LlmcError, UsageError, os_error
 
 if TYPE_CHECKING:
     from llmc.runs.exec import Executed
@@ -69,9 +70,9 @@ def exec_(
         exit_grace=exit_timeout or float("inf"),
     )
     executed = execute(command, out, limits)
+    _show(executed)
     if record is not None:
         _write_record(record, executed)
-    _show(executed)
     data = {"folder": str(executed.folder), "record": executed.record.dump()}
     console.emit("exec", data, executed.record.exit_code, executed.exit_code)
     return executed.exit_code
@@ -85,14 +86,19 @@ def _check_writable(path: Path | None) -> None:
         raise UsageError(f"--record {path} is a folder", "name a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
-        raise os_error(error, "make the folder for --record", "name another file") from error
+        raise os_error(error, f"write {path}", "name another file with --record") from error
 
 
 def _write_record(path: Path, executed: Executed) -> None:
     from llmc.files import write_json
 
-    write_json(path, executed.record.dump())
+    try:
+        write_json(path, executed.record.dump())
+    except (OSError, LlmcError) as error:  # the command has run, and its exit code stands
+        console.note(f"--record {path} could not be written: {error}; the record is in {executed.folder}")
 
 
 def _show(executed: Executed) -> None:

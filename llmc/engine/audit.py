@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmc.engine.case import Case, counted, number
+from llmc.engine.case import Case, counted, lost_its_tail, number
 from llmc.engine.error_findings import error_findings
 from llmc.engine.rows import read_rows, summary_tolerance
 from llmc.findings import Finding, finding, has_error
@@ -212,8 +212,12 @@ def _counts(case: Case) -> Iterator[Finding]:
         yield finding("no-output", f"no task lines{elsewhere}")
         return
     if expected is not None and said.rows_total < expected and (said.rows_total or said.announced or said.finals):
-        elsewhere = " (the task lines are in the other stream, stdout)" if said.finals and not said.rows_total else ""
-        yield finding("scored-fewer", f"{case.progress}{elsewhere}")
+        why = ""
+        if said.finals and not said.rows_total:
+            why = " (the task lines are in the other stream, stdout)"
+        elif lost_its_tail(said, case.outcome, expected):
+            why = "; nothing else went wrong: llama.cpp loses its last lines at exit on a busy machine, so run it again"
+        yield finding("scored-fewer", f"{case.progress}{why}")
     if expected is not None and said.rows_total > expected:
         yield finding("scored-more", case.progress)
     if case.rows.gap:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from llmc.engine.transcript import Transcript
     from llmc.mcbin import BinFacts
 
+LOGGER_QUEUE = 512  # entries of llama.cpp's log queue: no more lines can be lost at exit
+
 
 @dataclass(frozen=True)
 class Case:
@@ -58,3 +60,16 @@ def counted(value: int, singular: str, plural: str = "") -> str:
 def number(value: int) -> str:
     """Return a number with its thousands marked."""
     return f"{value:,}"
+
+
+def lost_its_tail(transcript: Transcript, outcome: Outcome | None, tasks: int) -> bool:
+    """True when a run ended well by itself, said nothing wrong, and only its last lines are missing."""
+    return (
+        outcome is not None
+        and outcome.exit_code == 0
+        and outcome.ended_by == "itself"
+        and not outcome.left_children
+        and not transcript.error_lines
+        and not transcript.finals
+        and 0 < tasks - transcript.rows_total <= LOGGER_QUEUE
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from llmc.errors import UsageError, did_you_mean
+from llmc.errors import UsageError, did_you_mean, os_error
+from llmc.files import is_file, sha256_cached
 
 ALIASES: Mapping[str, str] = {
     "--parallel": "-np",
@@ -73,6 +75,11 @@ REFUSED: Mapping[str, str] = {
     "--cache-list": _INFORMATION,
 }
 
+# Flags that make another model of the one named with -m; the first group names files.
+ADAPTERS = ("--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled")
+ANOTHER_MODEL = (*ADAPTERS, "--control-vector-layer-range", "--override-kv", "--override-tensor-type")
+_ROPE = re.compile(r"--(rope|yarn)-|-gan$|-gaw$|--grp-attn-")
+
 
 @dataclass(frozen=True)
 class UserFlags:
@@ -128,4 +135,43 @@ def parse(given: Iterable[str], known: Iterable[str] = ()) -> UserFlags:
         if names and word not in names:
             raise UsageError(f"this engine does not know {word}{did_you_mean(word, names)}", "see its --help")
         values[current] = None
+    if "tokenizer." in (values.get("--override-kv") or ""):
+        raise UsageError(
+            "--override-kv of a tokenizer key would tokenize otherwise than the plan, which reads the model's own",
+            "write the key into the model's file (gguf-set-metadata), and name that file with -m",
+        )
     return UserFlags(words, values)
+
+
+def changing_the_model(given: Iterable[str]) -> list[str]:
+    """Return the flags among the user's that make llama-perplexity score another model than the file itself."""
+    return [word for word in given if word in ANOTHER_MODEL or _ROPE.match(word)]
+
+
+def adapter_files(given: Iterable[str]) -> list[Path]:
+    """Return the files that the user's flags add to the model, in the order given; those that are there.
+
+    llama.cpp takes one file or several joined by commas, each with ``:SCALE`` in the scaled forms; older versions
+    took the scale as a word of its own.
+    """
+    found: dict[Path, None] = {}
+    inside = False
+    for word in given:
+        if is_flag(word):
+            inside = word in ADAPTERS
+        elif inside:
+            for piece in (word, *word.split(",")):
+                names = (piece, piece.rpartition(":")[0])
+                found |= dict.fromkeys(Path(name) for name in names if name and is_file(Path(name)))
+    return list(found)
+
+
+def adapter_sums(given: Iterable[str]) -> dict[str, str]:
+    """Return path -> SHA-256 of ``adapter_files``; raises InputFileError for one that cannot be read."""
+    sums: dict[str, str] = {}
+    for path in adapter_files(given):
+        try:
+            sums[str(path)] = sha256_cached(path)
+        except OSError as error:
+            raise os_error(error, f"read {path}", "check its permissions") from error
+    return sums

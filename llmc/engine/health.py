@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from llmc import mcbin
 from llmc.engine.binding import Binding
 from llmc.engine.canary import POSITIONS, canary_tasks
+from llmc.engine.flags import adapter_sums
 from llmc.engine.gguf_model import ModelFacts
 from llmc.engine.launch import launch
 from llmc.engine.plan import plan
@@ -87,7 +89,10 @@ def health_check(
     or a device that breaks a model is the model's trouble with those flags only.
     """
     flags = _without_layout(user)
-    key = hashlib.sha256(json.dumps([probe.identity, model_sha256, flags, _canary_version()]).encode()).hexdigest()
+    parts: list[Any] = [probe.identity, model_sha256, flags, _canary_version()]
+    if adapters := adapter_sums(flags):
+        parts.append(adapters)
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     entry = cache_dir("health", f"{key}.json")
     if (known := read_cache(entry)) is not None:
         try:

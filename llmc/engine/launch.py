@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.engine.audit import Audit, audit
+from llmc.engine.case import lost_its_tail
 from llmc.engine.process import Limits, Outcome, run_process
 from llmc.engine.transcript import Transcript, TranscriptParser
 from llmc.findings import Finding
@@ -20,7 +21,6 @@ from llmc.mcbin import BinFacts
 
 OnRows = Callable[[int], None]
 EXTRA_ROWS = 1000  # rows kept beyond the expected ones, as evidence of too many
-LOGGER_QUEUE = 512  # entries of llama.cpp's log queue: no more can be lost at exit
 ATTEMPTS, QUICK_ATTEMPTS = 3, 15
 QUICK_SECONDS = 20.0  # in all: a tiny run on a busy machine loses its lines one time in four
 RETRY_SECONDS = 600.0  # a launch that took longer is not repeated without being asked
@@ -79,6 +79,7 @@ def launch(
         transcript = parser.close()
         spent += outcome.seconds
         enough = attempt == QUICK_ATTEMPTS or (attempt >= ATTEMPTS and spent > QUICK_SECONDS)
+        enough = enough or outcome.seconds > RETRY_SECONDS
         if enough or not lost_its_tail(transcript, outcome, facts.tasks):
             break
     extra = after() if after is not None else []
@@ -97,16 +98,3 @@ def _feeder(parser: TranscriptParser, on_rows: OnRows | None) -> Callable[[str, 
             on_rows(seen)
 
     return feed
-
-
-def lost_its_tail(transcript: Transcript, outcome: Outcome, tasks: int) -> bool:
-    """True when a short run ended well by itself, said nothing wrong, and only its last lines are missing."""
-    return (
-        outcome.exit_code == 0
-        and outcome.ended_by == "itself"
-        and not outcome.left_children
-        and outcome.seconds < RETRY_SECONDS
-        and not transcript.error_lines
-        and not transcript.finals
-        and 0 < tasks - transcript.rows_total <= LOGGER_QUEUE
-    )

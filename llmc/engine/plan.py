@@ -102,6 +102,14 @@ def plan(
                 f"trained on {model.context_length}",
             )
         )
+    batch = flags.number("-b")
+    if batch is not None and batch < sequences:
+        # Every sequence wants room for the logits of one token; llama.cpp ends itself without it.
+        raise RefusedError(
+            "context-too-small",
+            f"-b {batch} is below the {sequences} sequences of the run",
+            f"pass -b {sequences} or more, or leave it out",
+        )
     total = _total_context(probe, preflight, flags, sequences, alternative)
     if budget is not None and _memory(model, total, flags).total > budget and not flags.has("-c"):
         total = _cut(model, preflight, flags, sequences, total, budget, probe)
@@ -122,7 +130,7 @@ def plan(
         sequences=sequences,
         context=context,
         total_context=total,
-        batch=min(flags.number("-b") or DEFAULT_BATCH, total),
+        batch=min(batch or DEFAULT_BATCH, total),
         ubatch=flags.number("-ub") or DEFAULT_UBATCH,
         flash_attention=attention,
         arguments=tuple(arguments),

@@ -71,7 +71,7 @@ class Preflight:
     def findings(self) -> list[Finding]:
         """Return a finding for every hazard and, on the basis "bounds", one that says so."""
         found = [
-            finding(slug, f"{_tasks(tasks)}{'' if self.basis == 'tokens' else ' (judged by text, not by tokens)'}")
+            finding(slug, f"{named_tasks(tasks)}{'' if self.basis == 'tokens' else ' (judged by text, not by tokens)'}")
             for slug, tasks in self.hazards.items()
         ]
         if self.basis == "bounds":
@@ -307,7 +307,7 @@ def text_hazards(task: Task, add_bos: bool | None = None) -> Iterator[str]:
         yield "no-common-prefix"
 
 
-def _tasks(tasks: list[int]) -> str:
+def named_tasks(tasks: list[int]) -> str:
     named = ", ".join(map(str, tasks[:NAMED_TASKS]))
     more = f" and {len(tasks) - NAMED_TASKS} more" if len(tasks) > NAMED_TASKS else ""
     return f"{len(tasks)} task{'s' * (len(tasks) != 1)}: {named}{more}"

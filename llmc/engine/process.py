@@ -44,13 +44,15 @@ class Limits:
     """Seconds after which a process is ended, and what it gets at each rung of the ladder.
 
     ``timeout`` overall; ``stall`` without output, CPU time, input or page faults in the whole process tree;
-    ``exit_grace`` to exit after everything was said. Then SIGINT, ``interrupt_grace`` later SIGTERM, and
+    ``exit_grace`` to exit after everything was said; with ``may_go_on``, after the last output from then on, since a
+    script may do more when the engine is done. Then SIGINT, ``interrupt_grace`` later SIGTERM, and
     ``terminate_grace`` after that SIGKILL. None switches a limit off.
     """
 
     timeout: float | None = None
     stall: float | None = 300.0
     exit_grace: float = 30.0
+    may_go_on: bool = False
     interrupt_grace: float = 1.5
     terminate_grace: float = 1.5
 
@@ -205,7 +207,8 @@ class _Run:
                 self.on_output(name, data)
             now = self.moved = time.monotonic()
             if self.said_everything is not None:
-                self.said = (self.said or now) if self.said_everything() else None
+                since = now if self.limits.may_go_on else self.said or now
+                self.said = since if self.said_everything() else None
 
     def _patience(self) -> float:
         """Seconds until the next thing that has to be done without being told."""

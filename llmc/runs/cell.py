@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 
-from llmc import __version__, console
+from llmc import __version__, console, mcbin
+from llmc.engine.flags import adapter_sums, changing_the_model
 from llmc.engine.plan import Plan, plan
 from llmc.engine.preflight import Preflight, preflight
-from llmc.errors import RefusedError
+from llmc.errors import RefusedError, UsageError
 from llmc.files import locked
-from llmc.findings import finding, has_error
+from llmc.findings import Finding, finding, has_error
 from llmc.runs import evidence, parts, store
 from llmc.runs.bench import Bench
 from llmc.runs.layout_check import layout_check
@@ -29,6 +30,12 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
     """Plan one cell; raises RefusedError for what would go wrong, before anything is launched."""
     with first.measure("preflight"), console.progress(f"token counts of {bench.name}", bench.facts.tasks) as advance:
         checked = preflight(bench.path, model.facts, engine.binding, facts=bench.facts, advance=advance)
+    adapters = adapter_sums(settings.user_flags)
+    if settings.cross_check and (changing := changing_the_model(settings.user_flags)):
+        raise UsageError(
+            f"--cross-check compares with the scorer, which does not apply {changing[0]}",
+            f"leave out one of the two, --cross-check or {changing[0]}",
+        )
     hazards = _hazards(bench, checked, settings)
     excluded, rescored = ([], hazards) if settings.on_hazard == "rescore" else (hazards, [])
     launch = _plan(engine, model, bench, checked, settings)
@@ -56,6 +63,7 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
             "cross_check": settings.cross_check,
             "part_size": settings.part_size if bench.facts.tasks > settings.part_size else None,
             "config_files": engine.environment.config_files,
+            **({"adapters": adapters} if adapters else {}),
         }
     )
     return Cell(
@@ -71,6 +79,7 @@ def plan_cell(engine: PreparedEngine, model: PreparedModel, bench: Bench, settin
         comparability,
         reuse_key,
         first,
+        adapters,
     )
 
 
@@ -106,6 +115,9 @@ def _hazards(bench: Bench, checked: Preflight, settings: Settings) -> list[int]:
     why = f"why: `llmc explain {slug}`"
     if settings.on_hazard == "fail":
         raise RefusedError(slug, what, f"leave out `--on-hazard fail` and the scorer takes them over; {why}")
+    if settings.on_hazard == "rescore" and (changing := changing_the_model(settings.user_flags)):
+        remedy = f"leave these tasks out with `--on-hazard exclude`, or leave out {changing[0]}; {why}"
+        raise RefusedError(slug, f"{what}, and the scorer that takes them over does not apply {changing[0]}", remedy)
     if settings.on_hazard == "rescore" and checked.basis == "bounds":
         remedy = "`llmc engine install` brings the scorer that can take them over, or leave them out with"
         raise RefusedError(slug, what, f"{remedy} `--on-hazard exclude`; {why}")
@@ -169,14 +181,16 @@ def _run(cell: Cell, runs: store.Store, partial: Path | None) -> Finished:
     groups = reader.submit(cell.bench.groups)  # read while the engine works
     try:
         results: list[parts.PartResult] = []
+        changed: list[Finding] = []
         if not has_error(unhealthy):
-            results = _score(cell, partial or folder)
+            results, changed = _score(cell, partial or folder)
         checks = _checks(cell, results, folder)
+        changed = changed or _changed(cell)
         record = evidence.assemble(
             cell,
             results,
             checks,
-            extra=unhealthy,
+            extra=[*unhealthy, *changed],
             health=health,
             started=started,
             seconds=monotonic() - begin,
@@ -213,13 +227,35 @@ def _checks(cell: Cell, results: list[parts.PartResult], folder: Path) -> eviden
     return evidence.Checks(layout, crossed, marks, tuple(findings))
 
 
-def _score(cell: Cell, root: Path) -> list[parts.PartResult]:
-    with console.progress(f"{cell.model.short_name} on {cell.bench.name}", cell.tasks) as advance:
+def _changed(cell: Cell) -> list[Finding]:
+    """Look at what was read beside the engine's own run, or in pieces: it must be what was planned for."""
+    settings, bench = cell.settings, cell.bench
+    found: list[Finding] = []
+    if cell.in_parts or settings.layout_check or settings.cross_check:
+        found += parts.benchmark_changed(bench.path, bench.facts.sha256)
+    if bench.items is not None and bench.entry is not None and (cell.rescored or settings.cross_check):
+        found += parts.benchmark_changed(bench.items, bench.entry.files["items"].sha256)
+    for path, digest in cell.adapters.items():
+        if parts.benchmark_changed(Path(path), digest):
+            found.append(finding("model-changed", f"{path} changed during the run"))
+    return found
+
+
+def _score(cell: Cell, root: Path) -> tuple[list[parts.PartResult], list[Finding]]:
+    """Return the results of all parts, and a finding when the file that was split is not the one planned for."""
+    bench = cell.bench
+    with console.progress(f"{cell.model.short_name} on {bench.name}", cell.tasks) as advance:
         if not cell.in_parts:
-            return _score_all(cell, parts.whole(cell.bench.path, cell.bench.facts, cell.bench.golds, root), advance)
+            return _score_all(cell, parts.whole(bench.path, bench.facts, bench.golds, root), advance), []
         out = set(cell.left_out)
-        each = parts.split(cell.bench.path, lambda i: i not in out, cell.settings.part_size, root)
-        return _score_all(cell, each, advance)
+        reader = mcbin.Reader(bench.path)
+        each = parts.split(reader, lambda i: i not in out, cell.settings.part_size, root)
+        results = _score_all(cell, each, advance)
+    read = reader.facts
+    if read is None or read.sha256 == bench.facts.sha256:  # None: a part went wrong before all was read
+        return results, []
+    was, now = bench.facts.sha256[:12], read.sha256[:12]
+    return results, [finding("benchmark-changed", f"{bench.path.name}: sha256 was {was}, was {now} when it was split")]
 
 
 def _score_all(cell: Cell, each: Iterable[parts.Part], advance: console.Advance) -> list[parts.PartResult]:

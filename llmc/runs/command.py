@@ -7,6 +7,7 @@ flag the last one counts.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,12 @@ class EngineCommand:
     other_modes: tuple[str, ...]
     assigned: Mapping[str, str]
 
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether no argument says what is scored, or how: a script may hold the real command."""
+        said = (self.binary_file, self.text_file, *self.other_modes)
+        return not self.multiple_choice and not any(said)
+
     def findings(self) -> list[Finding]:
         """Return ``not-multiple-choice`` with every reason there is, or nothing."""
         reasons = []
@@ -62,7 +69,7 @@ class EngineCommand:
 
 def read_command(argv: Sequence[str]) -> EngineCommand:
     """Return what ``argv`` asks for; never raises, whatever the words are."""
-    words = _out_of_shell(list(argv))
+    words = _out_of_shell([_dashed(word) for word in argv])
     start = _program_at(words)
     program: tuple[str, ...] = ()
     if start is None:
@@ -94,24 +101,38 @@ def _out_of_shell(words: list[str]) -> list[str]:
     for i, word in enumerate(words):
         if Path(word).name not in _SHELLS:
             continue
-        option = next((j for j in range(i + 1, len(words)) if re.fullmatch(r"-[a-z]*c", words[j])), None)
-        if option is not None and option + 1 < len(words):
-            return [*words[:i], *_script_words(words[option + 1])]
+        # Only among the shell's own options: what stands behind a script's name is the script's.
+        own = list(itertools.takewhile(lambda each: each.startswith("-"), words[i + 1 :]))
+        at = next((j for j, each in enumerate(own) if re.fullmatch(r"-[a-z]*c", each)), None)
+        script = i + 2 + at if at is not None else len(words)
+        if script < len(words):
+            return [*words[:i], *_script_words(words[script], words[script + 2 :])]
     return words
 
 
-def _script_words(script: str) -> list[str]:
-    """Return the words of the simple command in a script that names the engine, else of the last one."""
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
+def _dashed(word: str) -> str:
+    """Return a word as llama.cpp reads it: ``--binary_file`` is ``--binary-file``."""
+    return word.replace("_", "-") if re.fullmatch(r"--[A-Za-z0-9_-]+", word) else word
+
+
+def _script_words(script: str, given: Sequence[str]) -> list[str]:
+    """Return the words of the simple command in a script that names the engine, else of the last one.
+
+    ``given`` are the script's own arguments, which stand where it says ``$@``.
+    """
+    lexer = shlex.shlex(script, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
     lexer.commenters = ""
     commands: list[list[str]] = [[]]
     try:
         for token in lexer:
-            if token and set(token) <= set("();<>|&"):
+            if token and set(token) <= set("();<>|&\n"):
                 commands.append([])
+            elif token in ("$@", "$*"):
+                commands[-1] += given
             else:
-                commands[-1].append(token)
+                commands[-1].append(_dashed(token))
     except ValueError:
         return script.split()  # an open quotation: the shell will complain, not llmc
     return next((words for words in commands if _program_at(words) is not None), commands[-1])

@@ -30,7 +30,7 @@ from llmc.runs.record import (
 )
 from llmc.runs.watched import Contents, WatchedBenchmark, WatchedModel
 
-DEFAULT_LIMITS = Limits(timeout=None, stall=600.0, exit_grace=60.0)
+DEFAULT_LIMITS = Limits(timeout=None, stall=600.0, exit_grace=60.0, may_go_on=True)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ def execute(argv: Sequence[str], out: Path, limits: Limits = DEFAULT_LIMITS) -> 
         )
         contents = benchmark.contents() if benchmark else Contents(None, b"", ())
         transcript = parser.close()
-        extra = [*command.findings(), *contents.findings, *(model.findings() if model else [])]
+        # A script's own output tells what it ran, where its command line does not.
+        hidden = command.shows_nothing and bool(transcript.announced)
+        asked = [] if hidden else command.findings()
+        extra = [*asked, *contents.findings, *(model.findings() if model else [])]
         verdict = audit(
             transcript,
             facts=contents.facts,

@@ -60,16 +60,22 @@ def layout_check(
         if any(f.slug == "interrupted" for f in errors):
             return None, [finding("interrupted", "during the layout check; the run itself was complete")]
         return None, [_not_done("; ".join(f.detail for f in errors))]
-    flipped = tuple(chosen[i] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
+    places = _places(cell)
+    flipped = tuple(places[chosen[i]] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
     check = LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
     return check, _noise(check)
 
 
 def _tasks(cell: Cell, chosen: Sequence[int]) -> list[mcbin.Task]:
     """Return the tasks at the positions ``chosen`` (ascending) among those that were scored."""
-    wanted, out = set(chosen), set(cell.excluded)
-    scored = (task for i, task in enumerate(mcbin.Reader(cell.bench.path)) if i not in out)
-    return [task for place, task in enumerate(scored) if place in wanted]
+    wanted = {_places(cell)[place] for place in chosen}
+    return [task for index, task in enumerate(mcbin.Reader(cell.bench.path)) if index in wanted]
+
+
+def _places(cell: Cell) -> list[int]:
+    """Return the index in the file of every task that llama-perplexity scored."""
+    out = set(cell.left_out)
+    return [index for index in range(cell.bench.facts.tasks) if index not in out]
 
 
 def _not_done(why: str) -> Finding:

@@ -58,9 +58,12 @@ def whole(path: Path, facts: BinFacts, golds: bytes, folder: Path) -> list[Part]
     return [Part(0, 0, path, facts, golds, folder, temporary=False)]
 
 
-def split(path: Path, keep: Callable[[int], bool], size: int, root: Path) -> Iterator[Part]:
-    """Write and yield one part after the other, each of at most ``size`` of the tasks that ``keep`` accepts."""
-    tasks = ((i, task) for i, task in enumerate(mcbin.Reader(path)) if keep(i))
+def split(reader: mcbin.Reader, keep: Callable[[int], bool], size: int, root: Path) -> Iterator[Part]:
+    """Write and yield one part after the other, each of at most ``size`` of the tasks that ``keep`` accepts.
+
+    After the last one ``reader.facts`` tells which file it was that was read.
+    """
+    tasks = ((i, task) for i, task in enumerate(reader) if keep(i))
     index = first = 0
     while chunk := list(islice(tasks, size)):
         folder = root / f"part-{index:04d}"
@@ -82,7 +85,7 @@ def score_part(
         return kept
 
     def after() -> list[Finding]:
-        return [*_benchmark_changed(part), *_model_changed(model.facts.parts, model.stamps)]
+        return [*benchmark_changed(part.path, part.facts.sha256), *_model_changed(model.facts.parts, model.stamps)]
 
     result = launch(
         plan.command(engine.probe.command, model.facts.path, part.path),
@@ -137,14 +140,15 @@ def _log_name(part: Part, name: str) -> str:
     return f"{part.folder.name}/{name}" if part.temporary else name
 
 
-def _benchmark_changed(part: Part) -> list[Finding]:
+def benchmark_changed(path: Path, sha256: str) -> list[Finding]:
+    """Return the finding when a file is not what it was when it had this checksum."""
     try:
-        now = sha256_file(part.path)
+        now = sha256_file(path)
     except OSError as error:
-        return [finding("benchmark-changed", f"{part.path.name} cannot be read any more: {error.strerror}")]
-    if now == part.facts.sha256:
+        return [finding("benchmark-changed", f"{path.name} cannot be read any more: {error.strerror}")]
+    if now == sha256:
         return []
-    return [finding("benchmark-changed", f"sha256 was {part.facts.sha256[:12]}, is now {now[:12]}")]
+    return [finding("benchmark-changed", f"{path.name}: sha256 was {sha256[:12]}, is now {now[:12]}")]
 
 
 def _model_changed(paths: Sequence[Path], before: Iterable[tuple[int, int, int]]) -> list[Finding]:

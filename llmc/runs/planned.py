@@ -23,7 +23,8 @@ class Cell:
     """A cell planned and ready to launch.
 
     ``excluded`` are task indices that are not scored at all, ``rescored`` those that the scorer takes over from
-    llama-perplexity, which would get them wrong.
+    llama-perplexity, which would get them wrong. ``adapters`` are the files that the user's flags add to the model (a
+    LoRA, a control vector), by path, with their SHA-256.
     """
 
     engine: PreparedEngine
@@ -38,6 +39,7 @@ class Cell:
     comparability: Comparability
     reuse_key: str
     first: FirstTime
+    adapters: dict[str, str]
 
     @property
     def left_out(self) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmc import console
-from llmc.benchmarks.item import items_path
 from llmc.benchmarks.select import seeded_sample
 from llmc.findings import Finding, finding
 from llmc.runs.record import CrossCheck
@@ -34,8 +33,7 @@ def choices_of(cell: Cell, indices: Sequence[int], folder: Path, title: str) -> 
     The choices are complete when no finding is an error.
     """
     scorer = prepare_scorer(cell.engine.limits)
-    items = items_path(cell.bench.path)
-    job = Job(items if items.is_file() else cell.bench.path, cell.settings.scoring, tuple(sorted(indices)))
+    job = Job(cell.bench.items or cell.bench.path, cell.settings.scoring, tuple(sorted(indices)))
     found: dict[int, Choice] = {}
     folder.mkdir(parents=True, exist_ok=True)
     with console.progress(title, len(indices)) as advance:

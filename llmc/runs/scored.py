@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any
 
 from llmc import console
-from llmc.benchmarks.item import items_path
 from llmc.files import locked, sha256_file
 from llmc.findings import Finding, has_error
 from llmc.runs import store
@@ -31,7 +30,6 @@ def plan_scored_cell(
     scorer: PreparedScorer, model: PreparedModel, bench: Bench, settings: Settings, first: FirstTime
 ) -> ScoredCell:
     """Plan one cell for the scorer; with ``--resume``, UsageError when there is nothing to go on with."""
-    items = items_path(bench.path)
     must = {
         "benchmark_sha256": bench.facts.sha256,
         "excluded": [],
@@ -51,7 +49,7 @@ def plan_scored_cell(
         model=model,
         bench=bench,
         settings=settings,
-        items=items if items.is_file() else bench.path,
+        items=bench.items or bench.path,
         findings=(),
         comparability=comparability,
         reuse_key="",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import mcbin
+from llmc.engine.preflight import named_tasks, text_hazards
 from llmc.errors import FormatError, LlmcError
 from llmc.files import file_stamp, is_file, sha256_file
 from llmc.findings import Finding, finding
@@ -23,6 +24,25 @@ class Contents:
     facts: mcbin.BinFacts | None
     golds: bytes
     findings: tuple[Finding, ...]
+
+
+def read_contents(path: Path) -> Contents:
+    """Read a benchmark file to its last byte, with what is wrong with it, and what llama.cpp may score wrongly.
+
+    Nothing is known of the model here, so hazards are judged by text and are warnings. Raises what cannot be read.
+    """
+    reader = mcbin.Reader(path)
+    golds = bytearray()
+    hazards: dict[str, list[int]] = {}
+    try:
+        for index, task in enumerate(reader):
+            golds.append(task.gold)
+            for slug in text_hazards(task):
+                hazards.setdefault(slug, []).append(index)
+    except FormatError as error:
+        return Contents(None, b"", (finding("bad-binary", error.what),))
+    found = [finding(slug, f"{named_tasks(tasks)} (judged by text)", "warning") for slug, tasks in hazards.items()]
+    return Contents(reader.facts, bytes(golds), tuple(found))
 
 
 class WatchedBenchmark:
@@ -63,22 +83,18 @@ class WatchedBenchmark:
         if not self.regular:
             return Contents(None, b"", ())
         findings: list[Finding] = []
-        facts, golds = None, b""
+        contents = Contents(None, b"", ())
         try:
-            reader = mcbin.Reader(self.path)
-            golds = bytes(task.gold for task in reader)
-            facts = reader.facts
-            now = facts.sha256 if facts else ""
-        except FormatError as error:
-            findings.append(finding("bad-binary", error.what))
-            now = self._hash_again(findings)
+            contents = read_contents(self.path)
+            findings += contents.findings
+            now = contents.facts.sha256 if contents.facts else self._hash_again(findings)
         except LlmcError as error:
             findings.append(finding("benchmark-changed", f"cannot be read any more: {error.what}"))
             now = ""
         if now and now != self._before:
             detail = f"{self.path.name}: sha256 was {str(self._before)[:12]}, is now {now[:12]}"
             findings.append(finding("benchmark-changed", detail))
-        return Contents(facts, golds, tuple(findings))
+        return Contents(contents.facts, contents.golds, tuple(findings))
 
     def _hash_again(self, findings: list[Finding]) -> str:
         try:

@@ -300,3 +300,36 @@ def test_where_nothing_can_be_written_the_verdict_stands(case: Case, capsys: pyt
     assert code == 0 and "50.00 %" in shown and "no record was written" in said
     code, body = envelope(out, "--bin", str(case.bin), "--out", str(case.folder / "other"), capsys=capsys)
     assert Path(body["data"]["folder"]).is_relative_to(case.folder / "other")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_logs_as_powershell_writes_them(case: Case, encoding: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = []
+    for name, data in zip(("out", "err"), (case.render().stdout, case.render().stderr), strict=True):
+        path = case.folder / f"{name}.log"
+        path.write_bytes(f"\ufeff{data.decode()}".encode(encoding))
+        names.append(str(path))
+    code, body = envelope(*names, "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
+    assert code == 0 and body["data"]["score"]["correct"] == CORRECT
+
+
+@pytest.mark.parametrize("subset", [None, len(GOLDS), len(GOLDS) + 5])
+def test_a_subset_that_is_all_of_them_is_none(
+    case: Case, subset: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    always_first = "".join("1" if gold == 0 else "0" for gold in GOLDS)
+    words = [] if subset is None else ["--subset", str(subset)]
+    logs = case.write(case.render(correct=always_first))
+    code, body = envelope(*logs, "--bin", str(case.bin), "--exit-status", "0", *words, capsys=capsys)
+    assert code == 0
+    assert "always-one-position" in [found["slug"] for found in body["data"]["findings"]]
+
+
+def test_tasks_that_llama_cpp_may_get_wrong_are_named(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    hazard = mcbin.Task("Is it?", ("Yes", "Yes, it is", "Yes, maybe", "Yes and no"), GOLDS[-1])
+    *tasks, _ = mcbin.Reader(case.bin)
+    size = mcbin.write(case.bin, [*tasks, hazard]).size
+    logs = case.write(render("mainline", CORRECT, size=size))
+    code, body = envelope(*logs, "--bin", str(case.bin), "--exit-status", "0", capsys=capsys)
+    found = {each["slug"]: each["severity"] for each in body["data"]["findings"]}
+    assert code == 0 and found["option-prefix"] == "warning"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -259,6 +260,52 @@ def test_a_broken_file_is_a_finding_not_a_refusal(exec_: Exec) -> None:
 def test_a_file_that_cannot_be_read_is_the_engine_s_own_failure(exec_: Exec, file: str) -> None:
     assert exec_(command=[*exec_.command[:-1], file]) == 1
     assert "exit-status" in exec_.slugs
+
+
+@pytest.mark.parametrize("script", ["{engine}", "true\n{engine}\necho more"])
+def test_a_script_that_holds_the_whole_command(exec_: Exec, script: str) -> None:
+    """Its output tells what it ran; which file it was cannot be known."""
+    path = exec_.folder / "run.sh"
+    path.write_text(f"#!/bin/sh\n{script.format(engine=shlex.join(exec_.command))}\n")
+    path.chmod(0o755)
+    assert exec_(command=[str(path)]) == 0
+    assert "benchmark-unknown" in exec_.slugs and "not-multiple-choice" not in exec_.slugs
+    assert exec_.record.result is not None
+
+
+def test_a_script_that_scores_nothing_is_none(exec_: Exec) -> None:
+    assert exec_(command=["sh", "-c", "echo hello"]) == 3
+    assert "not-multiple-choice" in exec_.slugs
+
+
+def test_a_script_may_do_more_when_the_engine_is_done(exec_: Exec) -> None:
+    script = f"{shlex.join(exec_.command)}; for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done"
+    assert exec_("--exit-timeout", "0.8", command=["sh", "-c", script]) == 0
+    assert "did-not-exit" not in exec_.slugs
+
+
+def test_tasks_that_llama_cpp_may_get_wrong_are_named(exec_: Exec) -> None:
+    mcbin.write(exec_.bench, [*tasks()[:-1], mcbin.Task("Is it?", ("Yes", "Yes, it is"), 0)])
+    assert exec_() == 0
+    (found,) = [each for each in exec_.record.findings if each.slug == "option-prefix"]
+    assert found.severity == "warning" and "judged by text" in found.detail
+
+
+def test_options_of_the_command_are_its_own(exec_: Exec, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without ``--`` the command begins at its first word, and ``--json`` behind that is not llmc's."""
+    llmc(["exec", "--out", str(exec_.folder / "out"), "sh", "-c", "echo $0", "--json"])
+    seen = capfd.readouterr()
+    assert seen.out == "--json\n" and "llmc: untrusted" in seen.err
+
+
+def test_the_exit_code_stands_when_the_record_cannot_go_where_it_was_asked_for(
+    exec_: Exec, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = exec_.folder / "new" / "run.json"
+    command = ["sh", "-c", "rmdir new; touch new; exit 7"]
+    assert exec_("--record", str(target), command=command) == 7
+    assert "could not be written" in capfd.readouterr().err
+    assert exec_.record.status == "untrusted"
 
 
 def test_another_mode_is_named(exec_: Exec, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from llmc.engine.flags import ALIASES, REFUSED, parse
+from llmc.engine.flags import ALIASES, REFUSED, adapter_files, adapter_sums, changing_the_model, parse
 from llmc.errors import UsageError
 
 KNOWN = {"-t", "--threads", "-np", "--parallel", "-c", "-ngl", "-fa", "-s", *REFUSED, *ALIASES}
@@ -53,3 +55,30 @@ def test_mistakes_are_explained(words: list[str], message: str) -> None:
 
 def test_without_the_engines_help_any_name_passes() -> None:
     assert parse(["--anything", "1"]).values == {"--anything": "1"}
+
+
+@pytest.mark.parametrize("value", ["tokenizer.ggml.add_bos_token=bool:false", "a.b=int:1,tokenizer.ggml.pre=str:x"])
+def test_a_tokenizer_of_another_kind_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="would tokenize otherwise"):
+        parse(["--override-kv", value])
+    assert parse(["--override-kv", "llama.expert_used_count=int:2"]).has("--override-kv")
+
+
+def test_flags_that_make_another_model() -> None:
+    given = ["-t", "4", "--lora", "x", "--rope-freq-base", "1e6", "-gan", "2", "--yarn-orig-ctx", "9", "-ctk", "f16"]
+    assert changing_the_model(given) == ["--lora", "--rope-freq-base", "-gan", "--yarn-orig-ctx"]
+    assert changing_the_model(["-t", "4", "-ngl", "99", "-fa", "off"]) == []
+
+
+def test_files_that_are_added_to_the_model(tmp_path: Path) -> None:
+    a, b, c = (tmp_path / name for name in ("a.gguf", "b:1.gguf", "c"))
+    for path in (a, b, c):
+        path.write_text(path.name)
+    assert adapter_files(["--lora", str(a), "-t", "4"]) == [a]
+    assert adapter_files(["--lora", f"{a},{b}"]) == [a, b]
+    assert adapter_files(["--lora-scaled", f"{a}:0.5,{b}:2", "--control-vector", str(c)]) == [a, b, c]
+    assert adapter_files(["--lora-scaled", str(a), "0.5"]) == [a]
+    assert adapter_files(["-t", str(a), "--lora", "not-there"]) == []
+    before = adapter_sums(["--lora", str(a)])
+    a.write_text("another")
+    assert adapter_sums(["--lora", str(a)]) != before

@@ -110,6 +110,8 @@ def test_a_budget_that_cannot_do_is_refused_with_the_number_that_would(model: Mo
         (PROBE, ["-c", "16", "-np", "8"], "context-too-small", "-c 38"),
         (TOTAL, ["-c", "256", "-np", "8"], "context-too-small", "-c 300"),
         (PROBE.model_copy(update={"max_sequences": 4}), [], "too-many-options", "newer"),
+        (PROBE, ["-b", "8"], "context-too-small", "-b 16"),
+        (TOTAL, ["-b", "31", "-np", "32"], "context-too-small", "-b 32"),
     ],
 )
 def test_what_cannot_work_is_refused(

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helpers import Called, Cli, expected_correct, letter_tasks, text_tasks
 from llmc import mcbin
+from llmc.benchmarks.item import ItemWriter, items_from_bin, items_path
 from llmc.engine.known_answer import KnownAnswerModel
 from llmc.engine.locate import EngineFiles
 
@@ -203,6 +205,43 @@ def test_hazards_are_refused_left_out_or_taken_over(cli: Cli, tmp_path: Path, kn
     assert whole.record["comparability"]["key"] != without.record["comparability"]["key"]
 
 
+@pytest.mark.parametrize("flag", ["--lora", "--control-vector", "--rope-freq-base"])
+def test_hazards_are_not_taken_over_where_the_scorer_would_run_another_model(
+    cli: Cli, tmp_path: Path, known_model: Path, flag: str
+) -> None:
+    tasks = [*text_tasks(10, seed=5), HAZARD]
+    value = "10000" if flag.startswith("--rope") else str(known_model)
+    refused = score(cli, tmp_path, known_model, tasks, "--", flag, value)
+    assert refused.code == 2 and flag in refused.error["message"] and "exclude" in refused.error["remedy"]
+    crossed = score(cli, tmp_path, known_model, tasks[:-1], "--cross-check", "5", "--", flag, value)
+    assert crossed.code == 2 and flag in crossed.error["message"]
+
+
+@pytest.mark.parametrize("content", ["another question", "no items at all"])
+def test_an_item_file_of_unknown_origin_is_left_alone(
+    cli: Cli, tmp_path: Path, known_model: Path, content: str
+) -> None:
+    """It lies beside the benchmark file by its name, and nothing vouches for it."""
+    good = text_tasks(10, seed=5)
+    bench = tmp_path / "bench.bin"
+    mcbin.write(bench, [*good, HAZARD])
+    items = items_path(bench)
+    if content == "another question":
+        with ItemWriter(items) as writer:
+            for item in items_from_bin(bench):
+                writer.add(replace(item, context="Other", continuations=(" A", " B", " C"), gold=1))
+    else:
+        items.write_bytes(content.encode())
+    words = ["run", "-m", known_model, "-b", bench, "--out", tmp_path / "out", "--no-health-check", "--json"]
+    whole = cli(*words)
+    assert whole.code == 0, whole.out
+    scores = MODEL.option_scores(HAZARD.question, HAZARD.options, capped=True)
+    mark = "1" if scores.index(max(scores)) == HAZARD.gold else "0"
+    assert whole.record["correct"] == expected_correct(MODEL, good) + mark
+    scored = cli(*words, "--scorer", "logprobs")
+    assert scored.record["correct"] == whole.record["correct"]
+
+
 def test_cross_check_agrees_with_the_engine(cli: Cli, tmp_path: Path, known_model: Path) -> None:
     called = score(cli, tmp_path, known_model, [*text_tasks(40, seed=5), HAZARD], "--cross-check", "30")
     assert called.code == 0, called.out
@@ -225,6 +264,13 @@ def test_layout_check_on_exact_weights_finds_no_noise(cli: Cli, tmp_path: Path, 
     called = score(cli, tmp_path, known_model, text_tasks(60), "--layout-check")
     assert called.code == 0 and called.record["layout_check"]["flipped"] == 0
     assert called.record["layout_check"]["layout"] != called.record["layout"]
+
+
+def test_layout_check_leaves_out_what_the_engine_did_not_score(cli: Cli, tmp_path: Path, known_model: Path) -> None:
+    tasks = text_tasks(40, seed=5)
+    called = score(cli, tmp_path, known_model, [*tasks[:3], HAZARD, *tasks[3:]], "--layout-check")
+    assert called.code == 0 and called.record["rescored"] == ["3"]
+    assert called.record["layout_check"]["tasks"] == 40 and called.record["layout_check"]["flipped"] == 0
 
 
 def started(tmp_path: Path, model: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -34,6 +34,11 @@ PLAIN = "llama-perplexity -m model.gguf --multiple-choice -bf tasks.bin"
         f"sh -c '{PLAIN}'",
         f"/bin/bash -lc 'cd . && A=1 {PLAIN} -t 4 2>&1 | tee log.txt'",
         f"env A=1 bash -ec '{PLAIN}; echo done'",
+        "llama-perplexity --model model.gguf --multiple_choice --binary_file tasks.bin",  # as llama.cpp reads it
+        f"sh ./wrapper.sh {PLAIN} -c 128",  # the engine's -c, not the shell's
+        f"bash -x -- ./wrapper.sh {PLAIN} -c 128",
+        f"sh -c 'A=1\n{PLAIN}\ncp -f here there'",
+        f"sh -c 'exec \"$@\"' sh {PLAIN}",
         "llama-perplexity -p --hellaswag -m model.gguf --multiple-choice -bf tasks.bin",
         "llama-perplexity -m model.gguf --multiple-choice -bf tasks.bin --multiple-choice-tasks nonsense",
     ],
@@ -106,3 +111,8 @@ def test_a_value_that_looks_like_the_program_is_no_program() -> None:
 def test_any_words_are_read(words: list[str]) -> None:
     command = read_command(words)
     assert command.findings() or command.binary_file is not None
+
+
+@pytest.mark.parametrize(("line", "nothing"), [("./run.sh", True), ("sh ./run.sh 3", True), (PLAIN, False)])
+def test_a_command_line_may_show_nothing(line: str, nothing: bool) -> None:
+    assert read_command(shlex.split(line)).shows_nothing is nothing

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,3 +130,44 @@ def test_nothing_is_left_beside_the_runs(cli: Cli, known_model: Path, bench: Pat
         Path(called.data["runs"][0]["folder"]).name
     ]
     assert not list((tmp_path / "out").rglob("*.bin"))
+
+
+@pytest.mark.parametrize("after_part", [None, 0])
+def test_a_benchmark_replaced_after_it_was_planned_is_noticed(
+    cli: Cli, known_model: Path, bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_part: int | None
+) -> None:
+    """Before it is split (None), or while its parts are scored."""
+    from llmc.runs import parts
+
+    original = {"split": parts.split, "score_part": parts.score_part}
+    tasks = list(mcbin.Reader(bench))
+    other = tmp_path / "other.bin"
+    mcbin.write(other, [replace(task, gold=(task.gold + 1) % len(task.options)) for task in tasks])
+
+    def split(*words: Any) -> Any:
+        if after_part is None:
+            other.replace(bench)
+        return original["split"](*words)
+
+    def score_part(part: parts.Part, *more: Any) -> Any:
+        result = original["score_part"](part, *more)
+        if part.index == after_part:
+            other.replace(bench)
+        return result
+
+    monkeypatch.setattr(parts, "split", split)
+    monkeypatch.setattr(parts, "score_part", score_part)
+    called = score(cli, known_model, bench, tmp_path / "out")
+    assert called.code == 3 and "benchmark-changed" in called.slugs and called.record["result"] is None
+
+
+def test_an_adapter_that_changed_is_another_run(cli: Cli, known_model: Path, bench: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "lora.gguf"
+    adapter.write_text("one")
+    seen = []
+    for text in ("one", "one", "two"):
+        adapter.write_text(text)
+        called = score(cli, known_model, bench, tmp_path / "out", "--", "--lora", str(adapter))
+        assert called.code == 0, called.out
+        seen.append(called.data["runs"][0]["reused"])
+    assert seen == [False, True, False]
