@@ -6,7 +6,6 @@ continuation to be worth, given that it is one of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,9 +13,10 @@ from math import fsum, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmc.errors import InputFileError, os_error
+from llmc.errors import InputFileError
 from llmc.judge.answers import Answers
 from llmc.judge.stats import Estimate, clustered, mean_estimate, quantile
+from llmc.runs.kept import read_items_jsonl
 from llmc.stats import Z95
 
 if TYPE_CHECKING:
@@ -123,29 +123,9 @@ def _check_answer(side: Answers, place: int, correct: bool, *, strict: bool) -> 
 
 
 def _side_by_side(a: Path, b: Path) -> Iterator[tuple[ScoredItem, ScoredItem]]:
-    for one, other in zip_longest(read_scored(a), read_scored(b)):
+    for one, other in zip_longest(read_items_jsonl(a), read_items_jsonl(b)):
         if one is None or other is None:
             raise InputFileError(f"{a} and {b} do not hold the same number of items", _REMEDY)
         if (one.index, one.id, one.gold, len(one.options)) != (other.index, other.id, other.gold, len(other.options)):
             raise InputFileError(f"{a} and {b} part ways at item {one.id!r} ({other.id!r})", _REMEDY)
         yield one, other
-
-
-def read_scored(path: Path) -> Iterator[ScoredItem]:
-    """Yield the items of an items.jsonl in bounded memory; InputFileError names the line that is none."""
-    from llmc.scoring.results import ScoredItem
-
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    item = ScoredItem.from_dict(json.loads(line))
-                    if not item.options or not 0 <= item.gold < len(item.options):
-                        raise ValueError("its gold option is none of its options")
-                    if not all(option.finite() for option in item.options):
-                        raise ValueError("a log-probability is not finite")
-                except (ValueError, TypeError) as error:
-                    raise InputFileError(f"{path}, line {number}: {error}", _REMEDY) from None
-                yield item
-    except OSError as error:
-        raise os_error(error, "read", _REMEDY) from error

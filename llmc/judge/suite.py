@@ -73,7 +73,7 @@ class Judged:
 def judge(tree: Node | Leaf, results: Mapping[str, Result]) -> Judged:
     """Return the tree with scores; ``results`` are those of the tasks by their path, and one that lacks was not run.
 
-    ValueError when a trusted task lacks the very metric that is its score.
+    A task without the very metric that is its score has none: it was scored for another definition of the suite.
     """
     if isinstance(tree, Leaf):
         return _leaf(tree, results.get(tree.path, Absent("not-run", "not run")))
@@ -98,7 +98,8 @@ def _leaf(leaf: Leaf, result: Result) -> Judged:
     if isinstance(result, Absent):
         return Judged(leaf.path, leaf.name, None, leaf.metric, None, {}, 0, absent=result)
     if leaf.metric not in result.metrics:
-        raise ValueError(f"{leaf.path} has no {leaf.metric}")
+        lack = Absent("missing", f"its run has no {leaf.metric}", "score the suite again as it is now defined")
+        return Judged(leaf.path, leaf.name, None, leaf.metric, None, {}, 0, absent=lack)
     score = result.metrics[leaf.metric]
     return Judged(leaf.path, leaf.name, None, leaf.metric, score, dict(result.metrics), result.tasks)
 

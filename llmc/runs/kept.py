@@ -13,11 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from llmc.errors import UsageError
-from llmc.files import read_cache, write_json
+from llmc.errors import InputFileError, UsageError, os_error
+from llmc.files import CHUNK, read_cache, write_json
 from llmc.scoring.results import ScoredItem
 
 ITEMS, WANTED = "items.jsonl", "wanted.json"
+AGAIN = "items.jsonl is not meant to be edited: delete the run's folder and score it again"
 
 
 class Kept:
@@ -96,16 +97,39 @@ class Kept:
 
 
 def read_items_jsonl(path: Path) -> Iterator[ScoredItem]:
-    """Yield the answers of a finished run, as its items.jsonl holds them."""
-    with path.open(encoding="utf-8") as stream:
-        for line in stream:
-            yield ScoredItem.from_dict(json.loads(line))
+    """Yield the answers of a finished run in bounded memory; InputFileError names the line that holds none."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    item = ScoredItem.from_dict(json.loads(line))
+                    if not item.options or not 0 <= item.gold < len(item.options):
+                        raise ValueError("its gold option is none of its options")
+                    if not all(option.finite() for option in item.options):
+                        raise ValueError("a log-probability is not finite")
+                except (ValueError, TypeError, RecursionError, OverflowError) as error:
+                    raise InputFileError(f"{path}, line {number}: {error}", AGAIN) from None
+                yield item
+    except OSError as error:
+        raise os_error(error, "read", AGAIN) from error
+
+
+def count_lines(path: Path) -> int | None:
+    """Return the whole lines of a file; None when it cannot be read."""
+    count = 0
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                count += chunk.count(b"\n")
+    except OSError:
+        return None
+    return count
 
 
 def _read(line: bytes) -> ScoredItem | None:
     try:
         return ScoredItem.from_dict(json.loads(line))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from llmc.errors import LlmcError, UsageError, did_you_mean
 from llmc.files import write_json
+from llmc.runs.kept import count_lines
 from llmc.runs.record import RunRecord, load_record
 
 KEY_LENGTH = 10
@@ -67,7 +68,7 @@ class Store:
                 yield folder, error
 
     def find_trusted(self, reuse_key: str) -> tuple[Path, RunRecord] | None:
-        """Return the first trusted run with this very key, if there is one."""
+        """Return the first trusted run with this very key, if there is one that still has its answers."""
         if not self.root.is_dir():
             return None
         for folder in sorted(self.root.glob(f"[!.]*-{reuse_key[:KEY_LENGTH]}*")):
@@ -75,7 +76,7 @@ class Store:
                 record = load_record(folder)
             except LlmcError:
                 continue
-            if record.reuse_key == reuse_key and record.status == "trusted":
+            if record.reuse_key == reuse_key and record.status == "trusted" and _has_answers(folder, record):
                 return folder, record
         return None
 
@@ -93,6 +94,11 @@ class Store:
             raise UsageError(f"{name!r} names {len(matches)} runs: {listed}", "give the folder's whole name")
         hint = did_you_mean(name, [f.name for f in folders])
         raise UsageError(f"there is no run called {name!r} in {self.root}{hint}", "see `llmc runs list`")
+
+
+def _has_answers(folder: Path, record: RunRecord) -> bool:
+    """Whether the file of answers that a record names is there and whole: without it the run must be made again."""
+    return record.items_file is None or count_lines(folder / record.items_file) == len(record.correct or "")
 
 
 def finish(folder: Path, record: RunRecord) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmc.errors import InputFileError
-from llmc.runs.kept import ITEMS, read_items_jsonl
+from llmc.runs.kept import AGAIN, ITEMS, read_items_jsonl
 from llmc.runs.record import RunRecord
 from llmc.scoring.metrics import Tally
 
@@ -54,7 +54,7 @@ def results_of(folder: Path, record: RunRecord, places: Mapping[str, Sequence[in
             tally.add(item)
         seen += 1
     if record.correct is None or seen != len(record.correct):
-        raise InputFileError(f"{folder / ITEMS} does not hold the run's items", "run again with --force")
+        raise InputFileError(f"{folder / ITEMS} does not hold the run's items", AGAIN)
     return {name: TaskScore(tally.means(), tally.items) for name, tally in tallies.items()}
 
 

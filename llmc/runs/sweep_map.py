@@ -23,7 +23,8 @@ class CellState(BaseModel):
     ``flags`` are what the axes add to the engine's command; ``definition`` hashes what the configuration said of the
     cell; ``baseline`` names the cell it is compared with. ``failed`` means that no run could be made, and ``error``
     says why. ``seconds`` is the cell's wall time, ``finished`` when it ended (UTC), ``where`` the GPU or machine.
-    ``suite`` and ``suite_part``: whose questions they are, see ``sweep_suites``.
+    ``suite`` and ``suite_part``: whose questions they are, see ``sweep_suites``; ``suite_definition`` is that of the
+    suite's file, as the sweep read it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +43,7 @@ class CellState(BaseModel):
     where: str | None = None
     suite: str | None = None
     suite_part: int | None = None
+    suite_definition: str | None = None
 
 
 class SweepMap(BaseModel):
