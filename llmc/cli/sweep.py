@@ -42,6 +42,7 @@ def sweep(
     the verdict of the configuration's gate, else 0.
     """
     from llmc.sweep.config import load_config
+    from llmc.sweep.gate import check_baseline
     from llmc.sweep.matrix import expand
     from llmc.sweep.run import Request, parse_shard
 
@@ -56,6 +57,7 @@ def sweep(
         jobs=jobs,
         gpus=tuple(gpus.split(",")) if gpus else (),
     )
+    check_baseline(loaded, file, out)
     return _preview(request) if dry_run else _run(request)
 
 

@@ -6,15 +6,28 @@ Paths in it are relative to the file itself. See configs/sweeps/ for examples of
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
+from llmc.engine.plan import parse_bytes
+from llmc.errors import LlmcError
 from llmc.judge.policy import Policy
 from llmc.runs.settings import DEFAULT_PART_SIZE, OnHazard, Scorer, Settings
 from llmc.scoring.job import Settings as Scoring
-from llmc.sweep.yamlfile import YamlFile, read_yaml, validate
+from llmc.sweep.devices import slots
+from llmc.yamlfile import YamlFile, read_yaml, validate
 
 EXAMPLE = "configs/sweeps/ in llmc's repository holds a commented file of each kind"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -46,7 +59,7 @@ def _executor(value: Any) -> Any:
 
 
 def _one_or_many(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str | dict) else value
 
 
 def _slots(value: Any) -> Any:
@@ -56,10 +69,34 @@ def _slots(value: Any) -> Any:
     return tuple("+".join(map(str, each)) if isinstance(each, list) else str(each) for each in value)
 
 
+def _known_devices(value: tuple[str, ...]) -> tuple[str, ...]:
+    _said(lambda: slots(None, value))
+    return value
+
+
+def _memory(value: str | int | None) -> str | int | None:
+    if value is not None:
+        _said(lambda: parse_bytes(str(value)))
+    return value
+
+
+def _scoring(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    return _said(lambda: handler(value))
+
+
+def _said(check: Callable[[], Any]) -> Any:
+    """Let what refuses a value in its own words be a complaint about that place of the file."""
+    try:
+        return check()
+    except LlmcError as error:
+        raise ValueError(f"{error.what}; {error.remedy}") from error
+
+
 def _axis_value(value: Any) -> Any:
     return value if isinstance(value, dict) else {"flags": value}
 
 
+ScoringSettings = Annotated[Scoring, WrapValidator(_scoring)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
 
@@ -104,7 +141,7 @@ class ExecutorConfig(_Strict):
 
     kind: Literal["local", "ray"] = "local"
     jobs: int | None = Field(default=None, ge=1)
-    gpus: Annotated[tuple[str, ...], BeforeValidator(_slots)] = ()
+    gpus: Annotated[tuple[str, ...], BeforeValidator(_slots), AfterValidator(_known_devices)] = ()
     address: str | None = None
     num_cpus: float = Field(default=1, ge=0)
     num_gpus: float = Field(default=0, ge=0)
@@ -125,14 +162,16 @@ class AxisValue(_Strict):
     flags: Flags = ()
     scorer: Scorer | None = None
     rule: str | None = None
-    scoring: Scoring | None = None
+    scoring: ScoringSettings | None = None
 
 
 class SweepConfig(_Strict):
     """A sweep. What is also an option of ``llmc run`` has its name and meaning there."""
 
     name: str = Field(pattern=NAME)
-    models: tuple[Annotated[ModelEntry, BeforeValidator(_model)], ...] = ()
+    models: Annotated[
+        tuple[Annotated[ModelEntry, BeforeValidator(_model)], ...], BeforeValidator(_one_or_many)
+    ] = ()
     base: Annotated[ModelEntry, BeforeValidator(_model)] | None = None
     quantize: Names = ()
     imatrix: str | None = None
@@ -145,12 +184,12 @@ class SweepConfig(_Strict):
     axes: dict[str, dict[str, Annotated[AxisValue, BeforeValidator(_axis_value)]]] = Field(default_factory=dict)
     scorer: Scorer = "perplexity"
     rule: str = Settings.rule
-    scoring: Scoring = Scoring()
+    scoring: ScoringSettings = Scoring()
     limit: int | None = Field(default=None, ge=1)
     seed: int = 0
     like_llama: int | None = Field(default=None, ge=1)
     on_hazard: OnHazard | None = None
-    memory_budget: str | int | None = None
+    memory_budget: Annotated[str | int | None, AfterValidator(_memory)] = None
     health_check: bool = True
     layout_check: bool = False
     part_size: int = Field(default=DEFAULT_PART_SIZE, ge=1)

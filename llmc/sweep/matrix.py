@@ -11,9 +11,10 @@ from llmc.errors import InputFileError, UsageError, did_you_mean
 from llmc.runs.settings import Scorer, Settings
 from llmc.scoring.job import Settings as Scoring
 from llmc.sweep.config import AxisValue, Baseline, SweepConfig
+from llmc.sweep.gate import check_demands
 from llmc.sweep.sources import ModelSource, benchmarks_of, models_of
 from llmc.sweep.suites import SuitePart, suites_of
-from llmc.sweep.yamlfile import Location, YamlFile
+from llmc.yamlfile import Location, YamlFile
 
 Axes = tuple[tuple[str, str], ...]
 
@@ -76,15 +77,18 @@ def expand(config: SweepConfig, file: YamlFile) -> Matrix:
     """Return the cells of a configuration.
 
     Raises InputFileError, with file and line, for a glob or path that matches nothing, a label a repository does
-    not have, a model, benchmark or cell that stands twice, a flag that a run refuses, a baseline that is no cell.
+    not have, a model, benchmark or cell that stands twice, a flag that a run refuses, a baseline that is no cell, a
+    gate that asks for nothing.
     """
     models = models_of(config, file)
     benches = benchmarks_of(config, file)
     suites = suites_of(config, file)
     settings = list(_settings(config, file))
     cells = tuple(cell for model in models for cell in _cells(model, benches, suites, settings, file))
-    baseline = _baseline(config, file, models)
-    return Matrix(cells, baseline)
+    _refuse_twins(cells, file)
+    matrix = Matrix(cells, _baseline(config, file, models))
+    check_demands(config, file, compared=any(matrix.baseline_of(cell) for cell in cells))
+    return matrix
 
 
 def _cells(
@@ -98,6 +102,7 @@ def _cells(
         for axes, engine in settings:
             yield CellSpec(model, bench, name, axes, engine)
     for part in suites:
+        seen: dict[EngineSettings, str] = {}
         for axes, engine in settings:
             if engine.flags:
                 raise InputFileError(
@@ -105,8 +110,44 @@ def _cells(
                     f" {' '.join(engine.flags)} are llama-perplexity's",
                     "set what you want under scoring:, or give the suites a sweep of their own",
                 )
+            _refuse_overruled(part, axes, engine, file)
             scored = replace(engine, scorer="logprobs", rule=part.rule, scoring=part.over(engine.scoring))
+            name = _said(axes)
+            if scored in seen:
+                raise InputFileError(
+                    f"{file.at(('axes',))}: {name} and {seen[scored]} set the same for {part.name}, so the same cell"
+                    " stands twice",
+                    "a suite decides for itself how it is scored; remove one value, or give it a sweep of its own",
+                )
+            seen[scored] = name
             yield CellSpec(model, part.key, part.name, axes, scored, part)
+
+
+def _refuse_overruled(part: SuitePart, axes: Axes, engine: EngineSettings, file: YamlFile) -> None:
+    for key, (given, own) in part.overruled(engine.scoring, engine.rule).items():
+        places: list[Location] = [("axes", axis, value, *key) for axis, value in axes]
+        where = next((place for place in places if place in file.lines), key)
+        raise InputFileError(
+            f"{file.at(where)}: {key[-1]} {given} would have no effect: the suite of {part.name} says {own}",
+            f"drop {key[-1]}, or give the suites a sweep of their own",
+        )
+
+
+def _said(axes: Axes) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in axes)
+
+
+def _refuse_twins(cells: Iterable[CellSpec], file: YamlFile) -> None:
+    """A cell is known by its name alone: of two with one name the map would hold one."""
+    seen: set[str] = set()
+    for cell in cells:
+        if cell.id in seen:
+            where: Location = ("suites",) if cell.suite else ("axes",) if cell.axes else ("benchmarks",)
+            raise InputFileError(
+                f"{file.at(where)}: two cells would be called {cell.id}",
+                "give models, benchmarks, suites and axis values names that tell them apart",
+            )
+        seen.add(cell.id)
 
 
 def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[Axes, EngineSettings]]:
@@ -119,7 +160,7 @@ def _settings(config: SweepConfig, file: YamlFile) -> Iterator[tuple[Axes, Engin
     seen: dict[EngineSettings, str] = {}
     for combination in itertools.product(*choices):
         axes = tuple((axis, value) for axis, value, _ in combination)
-        name = ", ".join(f"{axis}={value}" for axis, value in axes)
+        name = _said(axes)
         engine = _together(config, [given for _, _, given in combination])
         _check_scorer(engine, name, file)
         if engine in seen:

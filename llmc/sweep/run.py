@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from llmc import console
 from llmc.engine.plan import parse_bytes
-from llmc.errors import UsageError
+from llmc.errors import InputFileError, UsageError
 from llmc.files import with_home
 from llmc.runs.record import content_key
 from llmc.runs.settings import Settings
 from llmc.runs.sweep_map import CellState, SweepMap
 from llmc.sweep.board import Board, Event
 from llmc.sweep.config import SweepConfig
-from llmc.sweep.local import Executor, LocalExecutor, Steps, slots
+from llmc.sweep.devices import slots
+from llmc.sweep.local import Executor, LocalExecutor, Steps
 from llmc.sweep.matrix import CellSpec, Matrix
 from llmc.sweep.state import SweepFolder
 from llmc.sweep.work import Workshop
-from llmc.sweep.yamlfile import YamlFile
+from llmc.yamlfile import YamlFile
 
 LAYOUT_SAMPLE = 200
 
@@ -123,7 +124,7 @@ def run_sweep(request: Request, on_done: Callable[[Event], None], steps: Steps) 
 
     # What this thread itself does (a probe, checksums) has no bar of its own: the sweep's is on the screen.
     with console.progress_to(preparing):
-        _require_tools(workshop, cells)
+        _require_tools(workshop, request)
         folder.begin(request.config.model_dump(mode="json"), _states(request))
         with folder.claims():
             board = Board(cells, folder, on_done, workshop.drop)
@@ -151,20 +152,30 @@ def _states(request: Request) -> dict[str, CellState]:
             baseline=matrix.baseline_of(cell),
             suite=cell.suite.suite if cell.suite else None,
             suite_part=cell.suite.number if cell.suite else None,
+            suite_definition=cell.suite.definition if cell.suite else None,
         )
         for cell in matrix.cells
     }
 
 
-def _require_tools(workshop: Workshop, cells: Sequence[CellSpec]) -> None:
+def _require_tools(workshop: Workshop, request: Request) -> None:
     """Raise before anything runs what would fail every cell: no engine, no scorer, a type that cannot be made."""
+    cells = request.cells
     scorers = {cell.engine.scorer for cell in cells}
     if "perplexity" in scorers:
         workshop.engine()
     if "logprobs" in scorers:
         workshop.scorer()
-    for kind in sorted({cell.model.recipe.type for cell in cells if cell.model.recipe}):
-        workshop.quantized().quantizer.require_type(kind)
+    wanted = {cell.model.recipe.type for cell in cells if cell.model.recipe}
+    for number, kind in enumerate(request.config.quantize):
+        if kind.upper() not in wanted:
+            continue
+        quantizer = workshop.quantized().quantizer
+        try:
+            quantizer.require_type(kind)
+        except UsageError as error:
+            where = request.file.at(("quantize", number))
+            raise InputFileError(f"{where}: {error.what}", error.remedy) from error
 
 
 def preview(request: Request) -> list[dict[str, Any]]:
@@ -176,5 +187,5 @@ def preview(request: Request) -> list[dict[str, Any]]:
     from llmc.sweep.preview import preview_cell
 
     workshop = request.workshop()
-    _require_tools(workshop, request.cells)
+    _require_tools(workshop, request)
     return [preview_cell(cell, workshop) for cell in request.cells]

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from llmc.errors import FetchError, InputFileError, UsageError, did_you_mean
 from llmc.fetch import HubRef, PypiRef, labels_of, parse_reference, pick_by_label
 from llmc.sweep.config import ModelEntry, SweepConfig
-from llmc.sweep.yamlfile import Location, YamlFile
+from llmc.yamlfile import Location, YamlFile
 
 _PART = re.compile(r"-(?P<part>\d{5})-of-\d{5}\.gguf$", re.IGNORECASE)
 _TYPE_AT_END = re.compile(r"[-._](?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|BF16|FP?16|FP?32)$", re.IGNORECASE)
