@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llmc.errors import UsageError
 
 
-GROUPS = ("bench", "engine", "runs", "suite")  # commands that have commands of their own
+GROUPS = ("baseline", "bench", "engine", "runs", "suite")  # commands that have commands of their own
 
 
 def main() -> None:

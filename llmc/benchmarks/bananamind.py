@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -41,6 +40,8 @@ TERMS = (
     "The questions, answers and labels of this benchmark are for evaluating models only, never for training of any "
     "kind, and are not to be passed on. llmc keeps their texts in this folder and nowhere else."
 )
+# Far beyond the card's tables, and near enough that no sum or product of them leaves what a float can hold.
+MOST_WEIGHT, MOST_ELO = 1_000_000, 100_000
 _SHOWN = 10  # faults in a message
 _KEYS = (
     "id", "version", "category", "difficulty", "category_weight", "difficulty_weight", "item_elo", "context",
@@ -154,9 +155,9 @@ def _faults(record: Any, official: bool) -> list[str]:
         "version": record["version"] == VERSION,
         "category": _is_text(record["category"]) and (official or _category(record["category"]) is not None),
         "difficulty": record["difficulty"] in DIFFICULTIES if _is_text(record["difficulty"]) else False,
-        "category_weight": _is_number(record["category_weight"]) and record["category_weight"] > 0,
-        "difficulty_weight": _is_number(record["difficulty_weight"]) and record["difficulty_weight"] > 0,
-        "item_elo": _is_number(record["item_elo"]),
+        "category_weight": _is_number(record["category_weight"], 1 / MOST_WEIGHT, MOST_WEIGHT),
+        "difficulty_weight": _is_number(record["difficulty_weight"], 1 / MOST_WEIGHT, MOST_WEIGHT),
+        "item_elo": _is_number(record["item_elo"], -MOST_ELO, MOST_ELO),
         "context": _is_string(record["context"]),
         "continuations": type(texts) is list and len(texts) == CHOICES and all(map(_is_text, texts)),
         "label": type(record["label"]) is int and 0 <= record["label"] < CHOICES,
@@ -179,9 +180,9 @@ _WANTED = {
     "version": f"it should be {VERSION!r}",
     "category": f"it should begin with {', '.join(CATEGORIES)}",
     "difficulty": f"it should be {', '.join(DIFFICULTIES)}",
-    "category_weight": "a number above 0 is wanted",
-    "difficulty_weight": "a number above 0 is wanted",
-    "item_elo": "a number is wanted",
+    "category_weight": f"a number from {1 / MOST_WEIGHT:f} to {MOST_WEIGHT:,} is wanted",
+    "difficulty_weight": f"a number from {1 / MOST_WEIGHT:f} to {MOST_WEIGHT:,} is wanted",
+    "item_elo": f"a number from {-MOST_ELO:,} to {MOST_ELO:,} is wanted",
     "context": "a text is wanted",
     "continuations": f"{CHOICES} texts are wanted, none of them empty",
     "label": f"a position from 0 to {CHOICES - 1} is wanted",
@@ -199,8 +200,9 @@ def _is_string(value: Any) -> bool:
     return type(value) is str and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def _is_number(value: Any, least: float, most: float) -> bool:
+    # Compared as it is: a whole number of JSON may have more digits than a float can hold.
+    return type(value) in (int, float) and least <= value <= most
 
 
 def _category(name: str) -> str | None:

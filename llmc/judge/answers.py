@@ -91,7 +91,8 @@ class Answers:
 class Given:
     """A run that was named: its answers or, where there are none to use, the ``problem`` and its ``remedy``.
 
-    ``against`` is the origin of the run that a sweep compares it with.
+    ``against`` is the origin of the run that a sweep compares it with; ``cell`` says that it is a sweep's. ``place`` is
+    where its record lies, the same however it was named.
     """
 
     label: str
@@ -103,6 +104,8 @@ class Given:
     problem: str = ""
     remedy: str = ""
     against: str | None = None
+    cell: bool = False
+    place: str = ""
 
     @property
     def trusted(self) -> bool:

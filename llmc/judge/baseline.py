@@ -25,7 +25,7 @@ _REMEDY = "write it anew with `llmc baseline save RUN... -o FILE`"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class Entry(_Part):
@@ -145,10 +145,14 @@ def load_baseline(path: Path) -> BaselineFile:
 
 def _schema(path: Path, data: bytes) -> str:
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        body = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise InputFileError(f"{path} is not a whole JSON file: {error}", _REMEDY) from None
     return str(body.get("schema", "")) if isinstance(body, dict) else ""
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
 
 
 def open_baseline(path: Path) -> tuple[Given, ...]:

@@ -23,6 +23,7 @@ from llmc.judge.stats import (
     mcnemar,
     paired_difference,
     score_interval,
+    score_statistic,
     stratified,
     unpaired_se,
     upper_tail,
@@ -38,7 +39,8 @@ FEW_FLIPS = 10  # below it the normal interval of a difference is too short, and
 class Options:
     """``groups`` says what a task's group is: a stratum of a fixed set, or a cluster of questions that hang together.
 
-    ``axis`` names the settings that differ on purpose; ``replicates`` 0 leaves the bootstrap out.
+    ``axis`` names the settings that differ on purpose; ``replicates`` 0 leaves the bootstrap out, ``option_figures``
+    False what changed below the level of right and wrong.
     """
 
     groups: Groups = "strata"
@@ -46,6 +48,7 @@ class Options:
     confidence: float = 0.95
     replicates: int = REPLICATES
     seed: int = 0
+    option_figures: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,11 @@ class Pair:
     """One candidate against its baseline.
 
     ``difference`` is Miller's (by clusters, when groups are those), ``macro`` the mean over strata; ``score_low`` and
-    ``score_high`` are Tango's interval. ``p`` is McNemar's mid-p, of clusters the normal test of their difference;
+    ``score_high`` are Tango's interval. ``p`` is McNemar's mid-p; of clusters the normal test of their difference, or
+    the score test where all of them changed alike, so that no error can be estimated;
     ``p_holm`` is it adjusted for all pairs of the call. ``detectable`` (with 80 % power) is None when no answer
-    differs: nothing is then known of how often they do. ``lost`` and ``gained`` list the tasks by their index in the
-    benchmark file.
+    differs, since nothing is then known of how often they do, and when no difference would be found, however large.
+    ``lost`` and ``gained`` list the tasks by their index in the benchmark file.
     """
 
     baseline: Answers
@@ -87,13 +91,18 @@ class Pair:
 
     @property
     def few_flips(self) -> bool:
-        return self.pairs.discordant < FEW_FLIPS or self.difference.low is None
+        return self.pairs.discordant < FEW_FLIPS
+
+    @property
+    def by_score(self) -> bool:
+        """Whether the score interval is to be read: few answers differ, or no error can be estimated."""
+        return self.few_flips or not self.difference.se
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval to read: the normal one, or the score interval where few answers differ."""
+        """The interval to read: the normal one, or the score interval."""
         low, high = self.difference.low, self.difference.high
-        if self.few_flips or low is None or high is None:
+        if self.by_score or low is None or high is None:
             return self.score_low, self.score_high
         return low, high
 
@@ -129,9 +138,12 @@ def compare(baselines: Sequence[Given], candidates: Sequence[Given], options: Op
             continue
         a = baseline_of(given, baselines).required()
         pairs.append(pair(a, given.answers, options))
-    adjusted = holm([each.p for each in pairs])
-    together = tuple(replace(each, p_holm=p) for each, p in zip(pairs, adjusted, strict=True))
-    return Comparison(together, tuple(untrusted), options)
+    return Comparison(tuple(adjusted(pairs)), tuple(untrusted), options)
+
+
+def adjusted(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs with their p values adjusted for each other, as one family."""
+    return [replace(each, p_holm=p) for each, p in zip(pairs, holm([one.p for one in pairs]), strict=True)]
 
 
 def baseline_of(candidate: Given, baselines: Sequence[Given]) -> Given:
@@ -169,7 +181,7 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
     z = z_of(options.confidence)
     counts = Pairs.of(a.correct, b.correct)
     values = differences(a.correct, b.correct)
-    labels = _labels(a, b)
+    labels = pairing.groups_of(a, b)
     clusters = labels if options.groups == "clusters" else None
     strata = labels if options.groups == "strata" else None
     groups = _groups(a.correct, b.correct, labels, z) if labels and options.groups != "none" else ()
@@ -177,7 +189,9 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
     difference, effect, p = paired_difference(counts.lost, counts.gained, counts.n, z), 1.0, test.mid_p
     if clusters:
         difference, effect = clustered(values, clusters, z), design_effect(values, clusters)
-        p = 2 * upper_tail(abs(difference.mean / difference.se)) if difference.se else 1.0
+        lost, gained, n = counts.lost / effect, counts.gained / effect, counts.n / effect
+        statistic = difference.mean / difference.se if difference.se else score_statistic(lost, gained, n, 0.0)
+        p = 2 * upper_tail(abs(statistic))
     low, high = score_interval(counts.lost / effect, counts.gained / effect, counts.n / effect, z)
     shown = detectable(counts.flip_rate, counts.n / effect, confidence=options.confidence)
     return Pair(
@@ -191,7 +205,7 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
         mcnemar=test,
         p=p,
         p_holm=p,
-        detectable=shown if counts.discordant else None,
+        detectable=shown if counts.discordant and shown <= 1 else None,
         bootstrap=bootstrap(
             values,
             clusters=clusters,
@@ -203,16 +217,11 @@ def pair(a: Answers, b: Answers, options: Options) -> Pair:
         else None,
         macro=stratified([(g.difference.mean, g.difference.se) for g in groups], z) if strata and groups else None,
         groups=groups,
-        options=option_changes(a, b, clusters, z) if a.items and b.items else None,
+        options=option_changes(a, b, clusters, z) if options.option_figures and a.items and b.items else None,
         lost=tuple(a.task_index(i) for i, d in enumerate(values) if d < 0),
         gained=tuple(a.task_index(i) for i, d in enumerate(values) if d > 0),
-        warnings=pairing.warnings(a, b, options.axis),
+        warnings=(*pairing.warnings(a, b, options.axis), *pairing.without_clusters(a, b, options.groups)),
     )
-
-
-def _labels(a: Answers, b: Answers) -> tuple[str | None, ...] | None:
-    """Return the tasks' groups: those of either run, since both answered the same file."""
-    return next((side.groups for side in (a, b) if side.has_groups), None)
 
 
 def _groups(a: str, b: str, labels: Sequence[str | None], z: float) -> tuple[GroupPair, ...]:

@@ -157,7 +157,10 @@ def _paired_case(answers: Answers, given: Given, baselines: Sequence[Given], pol
         "",
         answers=answers,
         test=test,
-        warnings=pairing.warnings(a, answers, policy.axis),
+        warnings=(
+            *pairing.warnings(a, answers, policy.axis),
+            *pairing.without_clusters(a, answers, policy.groups),
+        ),
     )
 
 

@@ -16,8 +16,11 @@ from llmc.runs import sweep_map
 from llmc.runs.record import load_record
 from llmc.runs.store import Store
 from llmc.runs.sweep_map import CellState
+from llmc.scoring.job import Settings as ScoringSettings
 
 RECORD_FILE = "record.json"
+# What an axis sets on purpose: flags, which may change the layout, or how the scorer computes.
+_VARIED = ("arguments", "layout", *ScoringSettings().computed())
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ def open_runs(name: str, out: Path) -> Opened:
     """
     path = Path(name)
     if path.is_file() and path.name != RECORD_FILE and _schema(path).startswith("llmc.baseline/"):
-        return Opened(baseline.open_baseline(path))
+        entries = baseline.open_baseline(path)
+        return Opened(tuple(replace(each, place=f"{path.resolve()}#{each.required().key}") for each in entries))
     if path.name == sweep_map.FILE and path.is_file():
         return _open_sweep(path.parent)
     if path.is_file():
-        return Opened((given_record(load_record(path), path.parent, origin=name),))
+        return Opened((_given_run(path, name),))
     sweep = next((p for p in (path, out / "sweeps" / name) if (p / sweep_map.FILE).is_file()), None)
     if sweep is not None:
         return _open_sweep(sweep)
@@ -51,7 +55,11 @@ def open_runs(name: str, out: Path) -> Opened:
             f"{folder} holds neither a run ({RECORD_FILE}) nor a sweep",
             "name a run's folder or its record, the folder of a sweep, or a baseline file; see `llmc runs list`",
         )
-    return Opened((given_record(load_record(folder), folder, origin=name),))
+    return Opened((_given_run(folder / RECORD_FILE, name),))
+
+
+def _given_run(file: Path, name: str) -> Given:
+    return replace(given_record(load_record(file), file.parent, origin=name), place=str(file.resolve()))
 
 
 def _open_sweep(folder: Path) -> Opened:
@@ -59,8 +67,9 @@ def _open_sweep(folder: Path) -> Opened:
     sweep = sweep_map.load_map(folder)
     runs = tuple(_given_cell(name, cell, sweep.name, folder) for name, cell in sweep.cells.items())
     varied = any(cell.axes for cell in sweep.cells.values())
-    # What an axis sets are flags, and flags may change the layout.
-    return Opened(runs, sweep=True, axis=("arguments", "layout") if varied else ())
+    known = {name for run in runs if run.answers for name in run.answers.should}
+    axis = tuple(name for name in _VARIED if name in known)
+    return Opened(runs, sweep=True, axis=axis if varied else ())
 
 
 def _given_cell(name: str, cell: CellState, sweep: str, folder: Path) -> Given:
@@ -73,7 +82,8 @@ def _given_cell(name: str, cell: CellState, sweep: str, folder: Path) -> Given:
         return Given(label, origin, cell.benchmark, problem=problem, remedy=remedy, against=against)
     run = sweep_map.runs_folder(folder) / cell.run
     try:
-        return replace(given_record(load_record(run), run, label, origin), against=against)
+        place = str((run / RECORD_FILE).resolve())
+        return replace(given_record(load_record(run), run, label, origin), against=against, place=place, cell=True)
     except LlmcError as error:
         # One cell's record that is gone or damaged does not hide the others.
         return Given(label, origin, cell.benchmark, problem=error.what, remedy=error.remedy, against=against)
@@ -85,7 +95,7 @@ def _schema(path: Path) -> str:
         body: Any = json.loads(path.read_bytes())
     except OSError as error:
         raise os_error(error, "read", "check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputFileError(
             f"{path} is neither a run record nor a baseline file: not valid JSON ({error})",
             "name a run's folder, its record.json, or a file made by `llmc baseline save`",
@@ -109,9 +119,9 @@ def open_all(names: Sequence[str], out: Path, chosen: str | None = None) -> Side
     sweep that comes first, else what the first name stands for. Raises UsageError when none of this says which.
     """
     opened = [open_runs(name, out) for name in names]
-    runs = distinct([run for each in opened for run in each.runs])
+    runs = distinct(once([run for each in opened for run in each.runs]))
     axis = tuple(dict.fromkeys(name for each in opened for name in each.axis))
-    first = runs[: len(opened[0].runs)]
+    first = runs[: len(once(opened[0].runs))]
     if chosen is not None:
         baselines = _chosen(chosen, runs) or list(open_runs(chosen, out).runs)
         # A baseline that is named outranks the one that a sweep has.
@@ -124,8 +134,8 @@ def open_all(names: Sequence[str], out: Path, chosen: str | None = None) -> Side
         raise UsageError(f"the sweep {names[0]} has no baseline", f"name one with --baseline: {labels}")
     else:
         baselines = first
-    taken = {run.origin for run in baselines}
-    return Sides(tuple(baselines), tuple(run for run in runs if run.origin not in taken), axis)
+    others = [run for run in runs if not any(same_run(run, each) for each in baselines)]
+    return Sides(tuple(baselines), tuple(_without_cells(others)), axis)
 
 
 def open_gated(names: Sequence[str], out: Path, baseline: str | None) -> Sides:
@@ -134,7 +144,7 @@ def open_gated(names: Sequence[str], out: Path, baseline: str | None) -> Sides:
     ``baseline`` is a baseline file, a run, or a model of a sweep that was named; None takes the sweep's own, if any.
     """
     opened = [open_runs(name, out) for name in names]
-    runs = distinct([run for each in opened for run in each.runs])
+    runs = distinct(_without_cells(once([run for each in opened for run in each.runs])))
     axis = tuple(dict.fromkeys(name for each in opened for name in each.axis))
     if baseline is None:
         targets = {run.against for run in runs if run.against}
@@ -149,6 +159,34 @@ def open_gated(names: Sequence[str], out: Path, baseline: str | None) -> Sides:
 
 def _chosen(name: str, runs: Sequence[Given]) -> list[Given]:
     return [run for run in runs if name in (run.label, run.origin) or (run.folder and run.folder.name == name)]
+
+
+def same_run(a: Given, b: Given) -> bool:
+    """Whether two are one run, however each was named.
+
+    Two cells of a sweep may rest on one run (a model under two names) and are two things all the same.
+    """
+    if a.cell and b.cell:
+        return a.origin == b.origin
+    return bool(a.place) and a.place == b.place
+
+
+def once(runs: Sequence[Given]) -> list[Given]:
+    """Return the runs without those that were named before: one named twice would count as two tests."""
+    kept: list[Given] = []
+    known: set[str] = set()
+    for run in runs:
+        key = run.origin if run.cell or not run.place else run.place
+        if key not in known:
+            known.add(key)
+            kept.append(run)
+    return kept
+
+
+def _without_cells(runs: Sequence[Given]) -> list[Given]:
+    """Leave out runs named by themselves that are cells of a sweep named beside them."""
+    cells = {run.place for run in runs if run.cell and run.place}
+    return [run for run in runs if run.cell or run.place not in cells]
 
 
 def distinct(runs: Sequence[Given]) -> list[Given]:

@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from llmc.judge.answers import Answers
-from llmc.judge.pairing import same_computation
+from llmc.judge.pairing import groups_of, same_computation
 from llmc.judge.stats import (
     Pairs,
     design_effect,
@@ -87,7 +87,7 @@ def non_inferiority(a: Answers, b: Answers, margin: float, alpha: float, *, by_c
     """Test one candidate against its baseline; the two must be pairable."""
     counts = Pairs.of(a.correct, b.correct)
     effect = 1.0
-    groups = next((side.groups for side in (a, b) if side.has_groups), None)
+    groups = groups_of(a, b)
     if by_cluster and groups:
         effect = design_effect(differences(a.correct, b.correct), groups)
     statistic = score_statistic(counts.lost / effect, counts.gained / effect, counts.n / effect, -margin)

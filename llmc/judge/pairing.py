@@ -136,6 +136,18 @@ def warnings(a: Answers, b: Answers, axis: Sequence[str] = ()) -> tuple[str, ...
     return tuple(told)
 
 
+def groups_of(a: Answers, b: Answers) -> tuple[str | None, ...] | None:
+    """Return the tasks' groups: those of either run, since both answered the same file; None without."""
+    return next((side.groups for side in (a, b) if side.has_groups), None)
+
+
+def without_clusters(a: Answers, b: Answers, groups: str) -> tuple[str, ...]:
+    """Return a sentence when clusters were asked for and the questions are in none."""
+    if groups != "clusters" or groups_of(a, b):
+        return ()
+    return (f"{b.benchmark} has no groups for --groups clusters: every question was taken by itself",)
+
+
 def _on_axis(part: str, axis: Sequence[str]) -> bool:
     return any(part == name or part.startswith(f"{name}.") for name in axis)
 

@@ -15,6 +15,7 @@ from statistics import NormalDist
 from llmc.stats import Z95
 
 _EXACT_SUM = 1000  # discordant pairs up to which tail sums are made of whole numbers
+_ROUNDING = 1e-12  # a standard error so small beside the values is what rounding left of 0
 _NORMAL = NormalDist()
 
 
@@ -210,17 +211,28 @@ def clustered(values: Sequence[float], clusters: Sequence[Hashable], z: float = 
     """Return the mean with a standard error that lets answers of one cluster (a passage, say) hang together.
 
     Miller (2024), appendix A, with the correction for a finite number C of clusters:
-    SE = sqrt(C/(C-1) * sum over clusters of (sum of (d - mean))^2) / n. Undefined for a single cluster.
+    SE = sqrt(C/(C-1) * sum over clusters of (sum of (d - mean))^2) / n. Undefined for a single cluster, and exactly 0
+    where all of them have the same mean: whole numbers are added as such, and of others a trace of rounding is dropped.
     """
     n = len(values)
     mean = fsum(values) / n
-    sums: dict[Hashable, float] = {}
+    members: dict[Hashable, list[float]] = {}
     for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + (value - mean)
-    count = len(sums)
+        members.setdefault(cluster, []).append(value)
+    count = len(members)
     if count < 2:
         return estimate(mean, None)
-    return estimate(mean, sqrt(count / (count - 1) * fsum(s * s for s in sums.values())) / n, z)
+    if all(isinstance(value, int) for value in values):
+        total = sum(values)
+        # n times each cluster's sum of (d - mean).
+        whole = sum((n * sum(own) - len(own) * total) ** 2 for own in members.values())
+        se = sqrt(count * whole / (count - 1)) / n / n
+    else:
+        squares = fsum(fsum(value - mean for value in own) ** 2 for own in members.values())
+        se = sqrt(count / (count - 1) * squares) / n
+        if se < _ROUNDING * max(map(abs, values)):
+            se = 0.0
+    return estimate(mean, se, z)
 
 
 def stratified(means: Sequence[tuple[float, float | None]], z: float = Z95) -> Estimate:

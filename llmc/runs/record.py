@@ -25,7 +25,7 @@ RULE = "llama.cpp: mean log-probability past the common prefix"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -232,7 +232,7 @@ class RunRecord(_Part):
     comparability: Comparability | None = None
     reuse_key: str | None = None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _untrusted_has_no_score(self) -> RunRecord:
