@@ -23,7 +23,7 @@ def report(
 ) -> int:
     """Write a sweep's report: index.html, report.md, cells.csv and cells.json. Exits as the sweep itself did."""
     from llmc.report.sweep_folder import WITHOUT, write_report
-    from llmc.report.sweep_table import headline, sweep_data
+    from llmc.report.sweep_table import alerts, headline, sweep_data
     from llmc.report.sweep_view import view_sweep
     from llmc.runs.sweep_map import find_sweep
 
@@ -32,6 +32,8 @@ def report(
     written = write_report(view, to or folder / "report")
     for row in view.untrusted:
         console.show_text(f"{row.status}: {row.id}: {row.problem}")
+    for line in alerts(view):
+        console.show_text(line)
     console.show_text(headline(view))
     for path in written:
         console.show_text(str(path))

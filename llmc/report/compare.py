@@ -53,7 +53,7 @@ def _table(pairs: Sequence[Pair], confidence: float) -> Table:
             each.candidate.label,
             percent(each.candidate.accuracy, 2),
             points(each.pairs.difference),
-            f"{points(low)} to {points(high)}{'*' if each.few_flips else ''}",
+            f"{points(low)} to {points(high)}{'*' if each.by_score else ''}",
             str(each.pairs.lost),
             str(each.pairs.gained),
             percent(each.pairs.flip_rate),
@@ -74,6 +74,8 @@ def remarks(comparison: Comparison) -> Iterator[str]:
         yield "points are percentage points; detects is the smallest difference that 80 % of such comparisons show"
     if any(each.few_flips for each in comparison.pairs):
         yield f"* fewer than {FEW_FLIPS} answers differ: Tango's score interval, which holds for few"
+    if any(each.by_score and not each.few_flips for each in comparison.pairs):
+        yield "* no error can be estimated where all changed alike: Tango's score interval, which needs none"
 
 
 def sentence(pair: Pair, confidence: float) -> str:
@@ -84,8 +86,14 @@ def sentence(pair: Pair, confidence: float) -> str:
         side = "worse" if pair.pairs.difference < 0 else "better"
         size = f"{abs(100 * pair.pairs.difference):.2f} points {side} than the baseline ({low} to {high})"
         return f"{who}{size}, adjusted p {p_value(pair.p_holm)}"
-    if pair.detectable is None:
+    if not pair.pairs.discordant:
         return f"{who}no answer differs; a true difference from {low} to {high} points would fit that too"
+    if pair.detectable is None:
+        few = f"{pair.pairs.n} question" + ("s are" if pair.pairs.n > 1 else " is")
+        return (
+            f"{who}no difference is shown, which is not the same as none: {few} too few to find any (80 % power), "
+            f"and {low} to {high} points fit what was seen"
+        )
     return (
         f"{who}no difference is shown, which is not the same as none: these {pair.pairs.n} questions find one of "
         f"{100 * pair.detectable:.2f} points or more (80 % power), and {low} to {high} points fit what was seen"
@@ -116,6 +124,8 @@ def _more(pair: Pair) -> Iterator[str]:
 def _estimate(value: Estimate) -> str:
     if value.low is None or value.high is None:
         return f"{points(value.mean)} points (no standard error: a group holds one question, or there is one cluster)"
+    if not value.se:
+        return f"{points(value.mean)} points (no standard error: all questions changed alike)"
     return f"{points(value.mean)} points ({points(value.low)} to {points(value.high)})"
 
 
@@ -127,7 +137,8 @@ def groups_table(pair: Pair) -> Table:
         table.add_column(name, justify="right")
     for group in pair.groups:
         counts, difference = group.pairs, group.difference
-        bounds = "-" if difference.low is None else f"{points(difference.low)} to {points(difference.high)}"
+        # Where all answers of a group changed alike, or none did, an interval of no width would claim too much.
+        bounds = f"{points(difference.low)} to {points(difference.high)}" if difference.se else "-"
         table.add_row(
             group.name,
             str(counts.n),
@@ -167,7 +178,7 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
         "flip_rate": pair.pairs.flip_rate,
         "difference": {"estimate": pair.pairs.difference, **asdict(pair.difference)},
         "score_interval": {"low": pair.score_low, "high": pair.score_high},
-        "interval": {"low": low, "high": high, "method": "tango" if pair.few_flips else "miller"},
+        "interval": {"low": low, "high": high, "method": "tango" if pair.by_score else "miller"},
         "unpaired_se": pair.unpaired_se,
         "mcnemar": asdict(pair.mcnemar),
         "p": pair.p,

@@ -75,11 +75,11 @@ def explanations(verdict: Verdict) -> Iterator[str]:
 
 def markdown(verdict: Verdict) -> str:
     """Return a Markdown document: the verdict, the table, then the reasons."""
-    lines = [f"## {_escaped(headline(verdict))}", "", f"| {' | '.join(COLUMNS)} |", "|" + " --- |" * len(COLUMNS)]
-    lines += [f"| {' | '.join(map(_escaped, cells(case)))} |" for case in verdict.cases]
+    lines = [f"## {escaped(headline(verdict))}", "", f"| {' | '.join(COLUMNS)} |", "|" + " --- |" * len(COLUMNS)]
+    lines += [f"| {' | '.join(map(escaped, cells(case)))} |" for case in verdict.cases]
     lines += ["", _method(verdict), ""]
     lines += [
-        f"- {_escaped(line)}" if not line.startswith(" ") else f"  - {_escaped(line.strip())}"
+        f"- {escaped(line)}" if not line.startswith(" ") else f"  - {escaped(line.strip())}"
         for line in explanations(verdict)
     ]
     return "\n".join(lines) + "\n"
@@ -94,10 +94,11 @@ def _method(verdict: Verdict) -> str:
     return said + (f" Verdicts are adjusted for {tests} tests (Holm)." if verdict.policy.holm and tests > 1 else "")
 
 
-def _escaped(text: str) -> str:
-    """Return text that Markdown and HTML take literally, in one table cell."""
+def escaped(text: str) -> str:
+    """Return text that Markdown and HTML take literally, within one table cell."""
+    text = text.replace("&", "&amp;")  # first: what follows has some of its own
     for char in "\\`*_[]<>|~#":
-        text = text.replace(char, {"<": "&lt;", ">": "&gt;", "|": "\\|"}.get(char, "\\" + char))
+        text = text.replace(char, {"<": "&lt;", ">": "&gt;"}.get(char, "\\" + char))
     return " ".join(text.split())
 
 

@@ -14,7 +14,7 @@ from llmc.report.run_table import percent
 from llmc.report.sweep_row import Row
 from llmc.report.sweep_suites import SuiteScore, by_suite, part_names, reasons
 from llmc.report.sweep_suites import cells as suite_cells
-from llmc.report.sweep_table import COLUMNS, cells, headline, method, problems
+from llmc.report.sweep_table import COLUMNS, alerts, cells, headline, method, problems
 from llmc.report.sweep_view import View
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def page(view: View, plots: Sequence[Plot], without_plots: str = "") -> str:
     body = [
         _head(view),
         _untrusted(view),
+        _alerts(view),
         _gate(view),
         _section("Models and benchmarks", _heat_map(view)),
         *(_section(plot.title, _figure(plot)) for plot in plots),
@@ -64,8 +65,10 @@ def _badge(word: str) -> str:
 
 def _head(view: View) -> str:
     word = {ExitCode.OK: "trusted", ExitCode.INTERRUPTED: "interrupted"}.get(view.exit_code)
-    if view.gate is not None and not view.untrusted:
+    if view.gate is not None and not view.untrusted and not view.suites_without:
         word = view.gate.outcome
+    elif view.exit_code == ExitCode.USAGE:
+        word = "refused"
     return (
         f"<header>\n<h1>{_text(view.name)}</h1>\n<p>{_badge(word or 'untrusted')} {_text(headline(view))}</p>\n"
         f'<p class="muted">{_text(view.map.updated)} · llmc {_text(view.map.llmc_version)}</p>\n</header>'
@@ -85,6 +88,12 @@ def _untrusted(view: View) -> str:
         f'<section class="alert">\n<h2>{count} {"cell has" if count == 1 else "cells have"} no score</h2>\n'
         f"<p>They are in no comparison and no plot.</p>\n<ul>\n{chr(10).join(items)}\n</ul>\n</section>"
     )
+
+
+def _alerts(view: View) -> str:
+    """What has no score or verdict although it has cells, at the top like the cells without a score."""
+    items = "\n".join(f"<li>{_text(line)}</li>" for line in alerts(view))
+    return f'<section class="alert">\n<h2>Without a verdict</h2>\n<ul>\n{items}\n</ul>\n</section>' if items else ""
 
 
 def _gate(view: View) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from llmc import console
 from llmc.report import gate as gate_report
 from llmc.report.compare import p_value, points
+from llmc.report.gate import escaped
 from llmc.report.run_table import duration, interval, percent
 from llmc.report.sweep_row import Row
 from llmc.report.sweep_suites import by_suite, part_names, reasons, suite_table
@@ -114,13 +115,16 @@ def show_sweep(view: View) -> None:
         console.show_text(f"... and more without a score, for {len(without) - LISTED} other reasons")
     if view.untrusted:
         console.show()
+    for line in alerts(view):
+        console.show_text(line)
     console.show(results_table(view, console.width()))
     console.show()
     for name, scores in by_suite(view.suites).items():
         console.show_text(f"{name}:")
         console.show(suite_table(scores, console.width()))
-        for line in (line for each in scores for line in reasons(each)):
-            console.show_text(line)
+        if not view.whole:  # else it stands at the top
+            for line in (line for each in scores for line in reasons(each)):
+                console.show_text(line)
         console.show()
     for row in view.rows:
         if row.unpaired:
@@ -143,6 +147,14 @@ def problems(view: View) -> list[list[Row]]:
     return list(found.values())
 
 
+def alerts(view: View) -> list[str]:
+    """Return what has no score or verdict although it has cells: suites, and a gate that cannot be held."""
+    found = [f"no score: {each.suite}: {line}" for each in view.suites_without for line in reasons(each)]
+    if (problem := view.gate_problem) is not None:
+        found.append(f"no verdict: the gate: {problem.what}" + (f"; fix: {problem.remedy}" if problem.remedy else ""))
+    return found
+
+
 def headline(view: View) -> str:
     """Return how many cells have a trusted run, in one line."""
     good = len(view.rows) - len(view.untrusted)
@@ -159,6 +171,8 @@ def markdown(view: View, plots: Sequence[tuple[str, str]] = ()) -> str:
             names = escaped(", ".join(row.id for row in rows))
             lines.append(f"- **{rows[0].status}** {names}: {escaped(rows[0].problem)}{fix}")
         lines.append("")
+    if told := alerts(view):
+        lines += ["## Without a verdict", "", *(f"- {escaped(line)}" for line in told), ""]
     if view.gate is not None:
         lines += [gate_report.markdown(view.gate)]
     lines += [
@@ -195,13 +209,6 @@ def method(view: View) -> str:
 
 def _rule(column: int) -> str:
     return "---" if column < 3 else "---:"
-
-
-def escaped(text: str) -> str:
-    """Return text that Markdown and HTML take literally, within one table cell."""
-    for char in "\\`*_[]<>|~#":
-        text = text.replace(char, {"<": "&lt;", ">": "&gt;"}.get(char, "\\" + char))
-    return " ".join(text.split())
 
 
 def row_data(row: Row) -> dict[str, Any]:
@@ -256,6 +263,7 @@ def sweep_data(view: View) -> dict[str, Any]:
         "cells": [row_data(row) for row in view.rows],
         "suites": [suite_data(each) for each in view.suites],
         "gate": gate_report.data(view.gate) if view.gate else None,
+        "problems": alerts(view),
     }
 
 
