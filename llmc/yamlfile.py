@@ -15,6 +15,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[str | int, ...]
 
 _BOOL = "tag:yaml.org,2002:bool"
+_MOST_LEVELS, _MOST_PARTS = 100, 200_000  # far beyond any configuration
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,11 @@ class YamlFile:
         return str(self.path)
 
 
-def read_yaml(path: Path) -> YamlFile:
+def read_yaml(path: Path, what: str = "the configuration") -> YamlFile:
     """Read a file; InputFileError when it cannot be read, is no YAML, or says the same key twice.
 
-    Only ``true`` and ``false`` are booleans, as in YAML 1.2: ``on``, ``off``, ``yes`` and ``no`` are names.
+    Only ``true`` and ``false`` are booleans, as in YAML 1.2: ``on``, ``off``, ``yes`` and ``no`` are names. ``what``
+    is the word for the file in a message.
     """
     import yaml
 
@@ -57,24 +59,41 @@ def read_yaml(path: Path) -> YamlFile:
         finally:
             loader.dispose()
     except OSError as error:
-        raise os_error(error, "read the configuration", "check the path") from error
+        raise os_error(error, f"read {what}", "check the path") from error
     except UnicodeDecodeError as error:
         raise InputFileError(f"{path} is not UTF-8 text: {error.reason}", "name a YAML file") from error
     except yaml.YAMLError as error:
         raise InputFileError(f"{path} is not valid YAML: {error}", "correct the line it names") from error
+    except RecursionError:
+        raise InputFileError(f"{path} is nested too deeply", "write it with fewer levels") from None
     return YamlFile(path, data, lines)
 
 
 def _plain(node: Any, where: Location, lines: dict[Location, int], loader: Any, path: Path) -> Any:
     import yaml
 
-    lines[where] = node.start_mark.line + 1
+    line = node.start_mark.line + 1
+    lines[where] = line
+    if len(where) > _MOST_LEVELS or len(lines) > _MOST_PARTS:
+        # An alias may stand for a part that holds it, or for one that doubles with every level.
+        raise InputFileError(
+            f"{path}:{line}: too much is nested here; does an alias (*name) stand for a part that holds itself?",
+            "write out what the alias stands for",
+        )
     if isinstance(node, yaml.SequenceNode):
         return [_plain(each, (*where, i), lines, loader, path) for i, each in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
-        return loader.construct_object(node)
+        try:
+            return loader.construct_object(node)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            kind = str(node.tag).rpartition(":")[2]  # a value that looks like one and is none, as the date 2024-13-45
+            raise InputFileError(
+                f"{path}:{line}: {_shown(node.value)} is no {kind}", "correct it, or put it in quotes if it is a text"
+            ) from None
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise InputFileError(f"{path}:{key_node.start_mark.line + 1}: a key is a name, not a list", "write a name")
         key = str(key_node.value)
         inner = (*where, key)
         if key in found:
@@ -87,10 +106,14 @@ def _plain(node: Any, where: Location, lines: dict[Location, int], loader: Any, 
     return found
 
 
+def _shown(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def validate(kind: type[Model], file: YamlFile, example: str) -> Model:
     """Return the file's data as ``kind``; InputFileError with one line per fault. ``example`` ends the remedy."""
     if not isinstance(file.data, dict):
-        raise InputFileError(f"{file.path} holds no keys and values", f"write for example {example}")
+        raise InputFileError(f"{file.path} holds no keys and values", f"begin with an example: {example}")
     try:
         return kind.model_validate(file.data)
     except ValidationError as error:

@@ -82,7 +82,7 @@ def _policy(config: Path | None, flags: dict[str, Any], floors: list[str]) -> Po
 
     body: dict[str, Any] = {}
     if config is not None:
-        from llmc.sweep.yamlfile import read_yaml, validate
+        from llmc.yamlfile import read_yaml, validate
 
         read = validate(Policy, read_yaml(config), EXAMPLE)
         body = read.model_dump(exclude_unset=True)
@@ -120,6 +120,8 @@ def _beside(names: Any, folder: Path) -> Any:
 def _floor(text: str) -> tuple[str | None, float]:
     bench, equals, number = text.rpartition("=")
     try:
+        if equals and not bench.strip():
+            raise ValueError("no benchmark is named before =")
         return (bench if equals else None), float(number.strip().removesuffix("%"))
     except ValueError:
         raise UsageError(

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from llmc.errors import InputFileError, UsageError, did_you_mean, os_error
+from llmc.errors import InputFileError, UsageError, did_you_mean
 from llmc.files import configs_dir
+from llmc.runs.record import content_key
+from llmc.yamlfile import read_yaml, validate
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -24,6 +26,7 @@ Metric = Literal[
 ]
 Aggregate = Literal["mean", "macro-mean", "mean-of-means", "micro"]
 BANANAMIND = "bananamind-base-bench-1.1"  # rated by Elo, gated, and not to be copied: no suite of built files
+EXAMPLE = "see configs/suites/ in llmc's repository"
 _SETTABLE = ("protocol", "shots", "splits", "sample", "metric")
 
 
@@ -195,6 +198,11 @@ class Suite:
     def file_name(self) -> str:
         return self.name.replace(":", ".")
 
+    @property
+    def definition(self) -> str:
+        """A hash of all that makes its score; another text of the file has another, unless it says the same."""
+        return content_key(repr((self.tree, sorted(self.scoring.items()))))[:16]
+
 
 def catalogue() -> dict[str, Path]:
     """Return suite name -> its YAML file."""
@@ -219,26 +227,8 @@ def find(name: str) -> Suite:
 
 
 def load(path: Path) -> SuiteFile:
-    """Read a suite's file; InputFileError says which part of it is at fault."""
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return SuiteFile.model_validate(data)
-    except OSError as error:
-        raise os_error(error, "read the suite", "check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path} is not valid YAML: {error}", "correct the line it names") from error
-    except ValidationError as error:
-        said = "; ".join(_sentence(detail) for detail in error.errors()[:5])
-        raise InputFileError(f"{path} is not a suite: {said}", "correct the file") from error
-
-
-def _sentence(detail: Any) -> str:
-    at = ".".join(str(part) for part in detail["loc"]) or "the whole"
-    if detail["type"] == "extra_forbidden":
-        return f"unknown key {at}{did_you_mean(str(detail['loc'][-1]), SuiteFile.model_fields)}"
-    return f"{at}: {detail['msg'].removeprefix('Value error, ')}"
+    """Read a suite's file; InputFileError names the line of every fault."""
+    return validate(SuiteFile, read_yaml(path, "the suite"), EXAMPLE)
 
 
 def resolve(file: SuiteFile, variant: str = "") -> Suite:
