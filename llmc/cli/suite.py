@@ -61,8 +61,10 @@ def show(
     """Show the tasks of a suite: whose questions, how asked, and how their scores become one."""
     from llmc.report.tables import plain_table
     from llmc.runs import suite_tree
+    from llmc.runs.suite_plan import check_names
 
     one = suite_tree.find(name)
+    check_names(one)
     table = plain_table("task", "questions", "protocol", "shots", "sample", "metric")
     data = []
     for leaf in one.tree.leaves():

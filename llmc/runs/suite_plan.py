@@ -87,6 +87,14 @@ def asked_name(asked: Questions) -> str:
     return replace(_target(asked, asked.splits[0]), split="+".join(asked.splits)).full_name
 
 
+def check_names(suite: Suite) -> None:
+    """Raise UsageError for a benchmark, split or protocol that a suite names and there is not."""
+    for asked in dict.fromkeys(leaf.questions.asked for leaf in suite.tree.leaves()):
+        benchmark, protocol, shots, splits = asked
+        for split in splits:
+            names.parse(f"{benchmark}-{split}", protocol=protocol, shots=shots)
+
+
 def rule_of(leaves: Sequence[Leaf]) -> tuple[str, bool]:
     """Return the rule of a cell's own score, and whether any task needs the options' unconditioned figures."""
     return leaves[0].metric, any(leaf.metric == "acc_uncond" for leaf in leaves)

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmc.errors import InputFileError, LlmcError
 from llmc.runs.bench import Bench
 from llmc.runs.settings import Settings
-from llmc.runs.suite_plan import asked_name, asked_together, plan_part, rule_of
+from llmc.runs.suite_plan import asked_name, asked_together, check_names, plan_part, rule_of
 from llmc.runs.suite_tree import find
 from llmc.runs.sweep_suites import PartKey, write_places
 from llmc.scoring.job import Settings as Scoring
@@ -74,6 +74,7 @@ def suites_of(config: SweepConfig, file: YamlFile) -> list[SuitePart]:
                     "give one of the files another name:",
                 )
             named[suite.name] = text
+            check_names(suite)
             for place, leaves in enumerate(asked_together(suite)):
                 rule, uncond = rule_of(leaves)
                 name = f"{suite.name}/{asked_name(leaves[0].questions)}"
