@@ -43,9 +43,10 @@ def scorer_answers(model: Path, bench: Path, folder: Path, settings: Settings) -
     return found
 
 
-def engine_answers(model: Path, bench: Path, folder: Path) -> str:
+def engine_answers(model: Path, bench: Path, folder: Path, threads: int | None) -> str:
     """Return right (1) and wrong (0) for every task, as llama-perplexity has it."""
-    data = llmc_json("run", "-m", model, "-b", bench, "--out", folder, "--no-health-check", "--force", "--json")
+    words = ["run", "-m", model, "-b", bench, "--out", folder, "--no-health-check", "--force", "--json"]
+    data = llmc_json(*words, *(("--", "-t", str(threads)) if threads else ()))
     record = data["runs"][0]["record"]
     if record["status"] != "trusted":
         sys.exit(f"llama-perplexity's run is not to be trusted: {record['findings']}")
@@ -77,7 +78,7 @@ def show_tasks(model: Path, bench: Path, chosen: list[int], settings: Settings) 
 
 def compare(model: Path, bench: Path, settings: Settings, allow: float, beyond: float | None) -> bool:
     with tempfile.TemporaryDirectory() as name:
-        theirs = engine_answers(model, bench, Path(name))
+        theirs = engine_answers(model, bench, Path(name), settings.threads)
         ours = scorer_answers(model, bench, Path(name), settings)
     apart, worst = [], 0.0
     for item, mark in zip(ours, theirs, strict=True):
@@ -104,17 +105,19 @@ def main() -> int:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--kv-type", choices=("f16", "f32"), default="f16")
     parser.add_argument("--tasks", type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--allow", type=float, default=0.02)
     parser.add_argument("--beyond", type=float)
     given = parser.parse_args()
+    settings = Settings(kv_type=given.kv_type, threads=given.threads)
     good = True
     for bench in given.bench:
         if given.tasks:
-            show_tasks(given.model, bench, given.tasks, Settings(kv_type=given.kv_type))
+            show_tasks(given.model, bench, given.tasks, settings)
             continue
         with tempfile.TemporaryDirectory() as name:
             part = first_tasks(bench, given.limit, Path(name))
-            good &= compare(given.model, part, Settings(kv_type=given.kv_type), given.allow, given.beyond)
+            good &= compare(given.model, part, settings, given.allow, given.beyond)
     return 0 if good else 1
 
 
