@@ -45,7 +45,8 @@ def scorer_answers(model: Path, bench: Path, folder: Path, settings: Settings) -
 
 def engine_answers(model: Path, bench: Path, folder: Path, threads: int | None) -> str:
     """Return right (1) and wrong (0) for every task, as llama-perplexity has it."""
-    words = ["run", "-m", model, "-b", bench, "--out", folder, "--no-health-check", "--force", "--json"]
+    words: list[str | Path] = ["run", "-m", model, "-b", bench, "--out", folder]
+    words += ["--no-health-check", "--force", "--json"]
     data = llmc_json(*words, *(("--", "-t", str(threads)) if threads else ()))
     record = data["runs"][0]["record"]
     if record["status"] != "trusted":
