@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from llmc import mcbin
+from llmc.benchmarks.paths import for_arrow
 from llmc.errors import InputFileError, os_error
 
 ROWS_PER_GROUP = 10_000
@@ -117,7 +118,9 @@ class ItemWriter:
         import pyarrow.parquet as pq
 
         self._schema = schema()
-        self._writer = self._guard(lambda: pq.ParquetWriter(self.path, self._schema, **_PARQUET))
+        self._open = contextlib.ExitStack()
+        name = self._guard(lambda: self._open.enter_context(for_arrow(self.path, "wb")))
+        self._writer = self._guard(lambda: pq.ParquetWriter(name, self._schema, **_PARQUET))
         return self
 
     def add(self, item: Item) -> None:
@@ -146,6 +149,7 @@ class ItemWriter:
                 self._flush()
         finally:
             self._guard(self._writer.close)
+            self._guard(self._open.close)
 
 
 def _column(items: list[Item], field: Any) -> Any:
@@ -194,7 +198,7 @@ def _opened(path: Path) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with for_arrow(path) as name, pq.ParquetFile(name) as file:
             if missing := [name for name in schema().names if name not in file.schema_arrow.names]:
                 raise InputFileError(f"{path} is not an item file: no column {missing[0]!r}", _REBUILD)
             yield file

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import itertools
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 
 import made_up_rows as made_up
 from llmc.benchmarks import rowfiles
-from llmc.benchmarks.rowfiles import read_rows
+from llmc.benchmarks.evidence import _at_path
+from llmc.benchmarks.rowfiles import column_names, read_rows, values_of
 from llmc.errors import InputFileError
 
 COLUMNS = ["id", "question", "choices.text", "choices.label", "answerKey"]
@@ -90,7 +93,12 @@ def test_a_value_missing_in_one_row_is_none(tmp_path: Path) -> None:
         ("x.json", b'[{"a": 1}', "not valid JSON"),
         ("x.csv", b"a,b\n1,2,3\n", "line 2: more fields"),
         ("x.csv", b'a,b\n1,"2\n', "line 2"),
-        ("x.csv", b"a,b\n\xff,1\n", "x.csv"),
+        ("x.csv", b"a,b\n\xff,1\n", "line 2: not UTF-8 text (byte 0xff"),
+        ("x.csv", b"a,b\n" + b"1,2\n" * 5000 + b"caf\xe9,1\n" + b"1,2\n" * 5000, "line 5002: not UTF-8"),
+        ("x.csv", "a,b\n1,2\n".encode("utf-16"), "line 1: not UTF-8"),
+        ("x.csv", b"a,b,c,b\n1,2,3,4\n", "line 1: column 'b' twice"),
+        ("x.jsonl", b'{"a": 1}\n{"a": 1, "b": {"c": 1, "c": 2}}\n', "line 2: not valid JSON (key 'c' twice"),
+        ("x.csv", b"\n\na,a\n1,2\n", "line 3: column 'a' twice"),
         ("x.parquet", b"PAR1" + b"\0" * 50, "damaged Parquet"),
         ("x.arrow", b"ARROW1\0\0" + b"\0" * 50, "damaged Arrow"),
         ("x.arrow", b"\xff\xff\xff\xff\x20\0\0\0" + b"\0" * 8, "x.arrow"),
@@ -108,6 +116,99 @@ def test_damaged_files_say_where(tmp_path: Path, name: str, data: bytes, words: 
         values(path, ["a"])
     assert words in caught.value.what
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.csv.gz", "x.json.gz"])
+@pytest.mark.parametrize("damage", ["cut", "cut early", "changed", "checksum"])
+@pytest.mark.parametrize("read", [lambda path: values(path, ["a"]), column_names])
+def test_packed_files_that_are_damaged(tmp_path: Path, name: str, damage: str, read: Callable[[Path], Any]) -> None:
+    import random
+
+    chance = random.Random(3)
+    lines = [chance.randbytes(30).hex() for _ in range(20_000)]
+    text = "a\n" + "\n".join(lines) if ".csv" in name else "".join(f'{{"a": "{line}"}}\n' for line in lines)
+    packed = bytearray(gzip.compress(text.encode()))
+    if damage == "changed":
+        packed[2000:2100] = bytes(100)
+    elif damage == "checksum":
+        packed[-6] ^= 255
+    path = tmp_path / name
+    path.write_bytes(packed[: {"cut": len(packed) // 2, "cut early": 60}.get(damage, len(packed))])
+    try:
+        read(path)
+    except InputFileError as error:
+        assert str(path) in error.what
+        assert error.remedy
+    else:
+        assert read is column_names and damage != "cut early"  # the first rows are whole
+
+
+@pytest.mark.parametrize("name", ["X.CSV", "x.Tsv", "x.CSV.GZ"])
+def test_suffixes_in_any_case(tmp_path: Path, name: str) -> None:
+    between = "\t" if "tsv" in name.lower() else ","
+    data = f"a{between}b\n1{between}2\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("GZ") else data)
+    assert values(tmp_path / name, ["b", "a"]) == [("2", "1")]
+    assert column_names(tmp_path / name) == ["a", "b"]
+
+
+def test_blank_lines_and_long_records_of_csv(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'\xef\xbb\xbf\r\n\r\na,b,,\r\n1,"two\nlines",,\r\n\r\n3\r\n')
+    (batch,) = read_rows(path, ["a", "b"])
+    assert batch.columns == [["1", "3"], ["two\nlines", None]]
+    assert [batch.place(i) for i in (0, 1)] == ["line 4", "line 7"]
+
+
+DOTTED = [{"a.b": 1, "a": {"b": 2, "c": 3}, "d.e.f": 4, "g": {"h.i": 5}, "j.": 6}]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.stream.arrow", "x.jsonl", "x.array.json"])
+def test_a_column_of_that_very_name_goes_before_one_inside(tmp_path: Path, name: str) -> None:
+    path = made_up.write(tmp_path / name, DOTTED)
+    assert values(path, ["a.b", "a.c", "d.e.f", "g.h.i", "j."]) == [(1, 3, 4, 5, 6)]
+    assert {"a.b", "a.c", "d.e.f", "g.h.i", "j."} <= set(column_names(path))
+    assert values_of(DOTTED[0], ["a.b", "a.c", "d.e.f", "g.h.i", "k.l"]) == (1, 3, 4, 5, None)
+    assert [_at_path(DOTTED[0], name) for name in ("a.b", "a.c", "d.e.f", "g.h.i", "k.l")] == [1, 3, 4, 5, None]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.jsonl"])
+def test_null_entries_in_lists_of_objects(tmp_path: Path, name: str) -> None:
+    path = made_up.write(tmp_path / name, [{"a": [None, {"b": 1}]}, {"a": None}, {"a": [{"b": 2}]}])
+    assert values(path, ["a.b"]) == [([None, 1],), (None,), ([2],)]
+
+
+def test_a_column_that_first_appears_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowfiles, "ROWS_PER_BATCH", 3)
+    path = made_up.write(tmp_path / "x.jsonl", [{"a": i, **({"late": i} if i > 7 else {})} for i in range(10)])
+    assert values(path, ["late"])[-3:] == [(None,), (8,), (9,)]
+    assert column_names(path) == ["a"]
+    assert column_names(path, whole=True) == ["a", "late"]
+    with pytest.raises(InputFileError, match="did you mean late"):
+        values(path, ["lata"])
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_a_binary_column_twice(tmp_path: Path, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table([[1], [2], [3]], names=["a", "b", "a"])
+    if name.endswith(".parquet"):
+        pq.write_table(table, tmp_path / name)
+    else:
+        with pa.ipc.new_file(tmp_path / name, table.schema) as writer:
+            writer.write_table(table)
+    with pytest.raises(InputFileError, match="column 'a' twice"):
+        values(tmp_path / name, ["a"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "stream.arrow", "jsonl", "csv"])
+def test_file_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
+    made = made_up.write(tmp_path / f"x.{suffix}", [{"a": "1"}, {"a": "2"}])
+    path = made.rename(tmp_path / os.fsdecode(b"caf\xe9." + suffix.encode()))
+    assert values(path, ["a"]) == [("1",), ("2",)]
+    assert column_names(path) == ["a"]
 
 
 def test_truncated_copies_of_every_binary_format(tmp_path: Path) -> None:
