@@ -69,7 +69,8 @@ class Witness:
         self._fields = [(field, place(column)) for field, column in spec.fields.items()]
         self._list = place(choices.column) if choices.column else None
         self._several = [place(column) for column in choices.columns or ()]
-        self._labels = place(choices.labels) if choices.labels else None
+        by_label = spec.answer.encoding == "label"  # labels may stand beside options that answers repeat
+        self._labels = place(choices.labels) if choices.labels and by_label else None
         self._answer = place(spec.answer.column)
         self._id = place(spec.id_field) if spec.id_field else None
         self._groups = [place(one) for one in groups if one]
@@ -114,10 +115,16 @@ class Witness:
             gold = self._position(answer, options if self._labels is None else values[self._labels])
         except (ValueError, TypeError, AttributeError):
             raise Unfit(f"has the answer {answer!r:.40}, which names none of its options", "wrong-answer") from None
+        if self._labels is not None and len(values[self._labels]) != len(options):
+            raise Unfit(f"has {len(options)} options and {len(values[self._labels])} labels", "wrong-answer")
         if not 0 <= gold < len(options):
             kind = "unlabelled" if gold == -1 and self._spec.answer.encoding == "index" else "wrong-answer"
             raise Unfit(f"has the answer {answer!r:.40} and {len(options)} options", kind)
-        return Evidence(row, name, self.group(values), fields, options, gold)
+        group = self.group(values)
+        for text in (name, group or ""):
+            if not text.isascii() and _has_surrogate(text):
+                raise Unfit(f"has {text!r:.60}, which is no text, as its id or group")
+        return Evidence(row, name, group, fields, options, gold)
 
     def _filled_in(self, field: str, value: Any, name: str) -> str:
         text = self._spec.fill.get(field, {}).get(name) if value is None else None
@@ -128,7 +135,7 @@ class Witness:
     def _options(self, values: Sequence[Any]) -> tuple[str, ...]:
         if self._fixed is not None:
             return self._fixed
-        found = [values[at] for at in self._several] if self._list is None else values[self._list]
+        found: Any = values[self._list] if self._list is not None else _filled([values[at] for at in self._several])
         if self._is_json and type(found) is str:
             try:
                 found = json.loads(found)
@@ -146,27 +153,74 @@ class Witness:
         return options
 
 
+def _filled(found: list[Any]) -> list[Any]:
+    """Return the values up to the last one there is, at least two: a row may have fewer options than columns."""
+    if found[-1] is not None and found[-1] != "":
+        return found
+    there = [at for at, value in enumerate(found) if value is not None and value != ""]
+    return found[: max(2, there[-1] + 1 if there else 0)]
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _at_path(document: Any, path: str) -> Any:
-    """Return the value of a column of a document; ``a.b`` is ``b`` inside ``a``."""
-    for name in path.split("."):
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
+    """Return the value of a column of a document: of the key ``a.b``, else of ``b`` inside ``a``."""
+    while isinstance(document, dict):
+        if path in document:
+            return document[path]
+        heads = [path[:at] for at, character in enumerate(path) if character == "." and path[:at] in document]
+        if not heads:
+            break
+        document, path = document[heads[0]], path[len(heads[0]) + 1 :]
+    return None
 
 
 def _among(answer: Any, keys: Sequence[Any]) -> int:
-    """Return where the only key equal to the answer stands."""
+    """Return where the only key equal to the answer, and of its kind, stands."""
+    if type(answer) not in (str, int):
+        raise ValueError
     (place,) = [place for place, key in enumerate(keys) if key == answer]
+    if type(keys[place]) is not type(answer):
+        raise ValueError
     return place
+
+
+def _letter(answer: str) -> int:
+    if len(answer) != 1:
+        (answer,) = answer.split()
+        if len(answer) != 1:
+            raise ValueError
+    return LETTERS.index(answer)
+
+
+def _small_letter(answer: str) -> int:
+    if not answer.islower():
+        raise ValueError
+    return _letter(answer.upper())
+
+
+def _whole(answer: Any) -> int:
+    """Return a whole number: as such, as digits, or as the float that a table with gaps makes of it."""
+    if type(answer) is int:
+        return answer
+    if type(answer) is float and answer.is_integer():
+        return int(answer)
+    digits = answer.strip().lstrip("-")
+    if not digits.isdigit() or len(digits) > 99:
+        raise ValueError
+    return int(answer)
 
 
 # How an answer points at an option, for each way that a spec can name.
 _POSITIONS: dict[str, Callable[[Any, Sequence[Any]], int]] = {
     "label": _among,
     "text": _among,
-    "letter": lambda answer, keys: LETTERS.index(answer),
-    "small-letter": lambda answer, keys: LETTERS.index(answer.strip().upper()),
-    "index": lambda answer, keys: int(answer),
-    "index-from-1": lambda answer, keys: int(answer) - 1,
+    "letter": lambda answer, keys: _letter(answer),
+    "small-letter": lambda answer, keys: _small_letter(answer),
+    "index": lambda answer, keys: _whole(answer),
+    "index-from-1": lambda answer, keys: _whole(answer) - 1,
     "bool": lambda answer, keys: ("false", "true").index(str(answer).lower()),
     "one-hot": lambda answer, keys: _among(1, answer),
 }

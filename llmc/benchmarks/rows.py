@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -17,6 +18,7 @@ __all__ = ["Row", "RowProblem", "RowReader"]
 
 _PLACES = {letter: place for place, letter in enumerate(LETTERS)}
 _GROUPS_KEPT = 4096
+_NUMBER = re.compile(r"\s*-?\d{1,9}\s*")
 _ONLY_TEXT = {str}
 _TYPES = {
     str: "text",
@@ -100,7 +102,12 @@ class RowReader:
             raise RowProblem(f"has an empty {self._text_columns[self._question]}", "empty-question")
         choices = self._read_choices(values)
         gold = self._read_gold(values, choices)
-        return Row(source_row, self.row_id(values, source_row), self.group(values), tuple(texts), choices, gold)
+        own_id, group = self.row_id(values, source_row), self.group(values)
+        if not own_id.isascii():
+            _require_unicode(own_id, self._spec.id_field)
+        if group is not None and not group.isascii():
+            _require_unicode(group, self._spec.group_field)
+        return Row(source_row, own_id, group, tuple(texts), choices, gold)
 
     def _fill(self, name: str, at: int, values: tuple[Any, ...], source_row: int) -> str:
         if values[at] is None and at in self._filled:
@@ -135,6 +142,7 @@ class RowReader:
         if self._one_list:
             choices = self._listed(choices[0])
         if {*map(type, choices)} != _ONLY_TEXT or not all(map(str.strip, choices)):
+            choices = choices if self._one_list else _without_missing(choices)
             self._explain_choices(choices)
         if not 2 <= len(choices) <= MAX_OPTIONS:
             raise RowProblem(f"has {len(choices)} options; llama.cpp scores 2 to {MAX_OPTIONS}", "options")
@@ -171,13 +179,13 @@ class RowReader:
             labels = values[self._labels]
             if type(labels) is not list or len(labels) != len(choices):
                 raise RowProblem(f"has {len(choices)} options and other labels: {labels!r}", "wrong-answer")
-            return _only(labels, answer, column)
+            return _only(labels, answer, column, (str, int))
         if encoding == "text":
-            return _only(list(choices), answer, column)
+            return _only(list(choices), answer, column, (str,))
         gold = _one_hot(answer, column) if encoding == "one-hot" else _position(encoding, answer, column)
         if not 0 <= gold < len(choices):
             kind = "unlabelled" if gold == -1 and encoding == "index" else "wrong-answer"
-            raise RowProblem(f"has the answer {answer!r} in {column}, outside its {len(choices)} options", kind)
+            raise RowProblem(f"has the answer {_shown(answer)} in {column}, outside its {len(choices)} options", kind)
         return gold
 
 
@@ -203,15 +211,29 @@ def _parsed(column: str, value: Any) -> Any:
         raise RowProblem(f"has {value!r:.60} in {column}; a JSON list is expected", "options") from error
 
 
-def _only(among: list[Any], answer: Any, column: str) -> int:
-    if type(answer) is not str:
+def _without_missing(choices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the options of several columns without the last ones, which a row with fewer options leaves empty."""
+    count = len(choices)
+    while count > 2 and (choices[count - 1] is None or choices[count - 1] == ""):
+        count -= 1
+    return choices[:count]
+
+
+def _require_unicode(text: str, column: str | None) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RowProblem(f"has {text!r:.60} in {column or 'its part'}, which no file can hold as text") from None
+
+
+def _only(among: list[Any], answer: Any, column: str, types: tuple[type, ...]) -> int:
+    if type(answer) not in types:
         raise _wrong_type(column, answer)
     count = among.count(answer)
-    if count != 1:
-        which = "none" if count == 0 else str(count)
-        raise RowProblem(
-            f"has the answer {answer!r} in {column}, which is {which} of {', '.join(map(str, among))}", "wrong-answer"
-        )
+    if count != 1 or type(among[among.index(answer)]) is not type(answer):
+        which = "none" if count == 0 else "not of the kind" if count == 1 else str(count)
+        told = ", ".join(map(str, among))
+        raise RowProblem(f"has the answer {_shown(answer)} in {column}, which is {which} of {told}", "wrong-answer")
     return among.index(answer)
 
 
@@ -233,12 +255,12 @@ def _position(encoding: str, answer: Any, column: str) -> int:
         raise _wrong_type(column, answer, "true or false")
     if encoding in ("letter", "small-letter"):
         letters = LETTERS if encoding == "letter" else LETTERS.lower()
-        if type(answer) is str and encoding == "small-letter":
+        if type(answer) is str:
             answer = answer.strip()
         if type(answer) is not str or len(answer) != 1 or answer not in letters:
             raise _wrong_type(column, answer, "a capital letter" if encoding == "letter" else "a small letter")
         return letters.index(answer)
-    if type(answer) is str and answer.strip().removeprefix("-").isdecimal():
+    if (type(answer) is str and _NUMBER.fullmatch(answer)) or (type(answer) is float and answer.is_integer()):
         answer = int(answer)
     if type(answer) is not int:
         raise _wrong_type(column, answer, "a whole number")
@@ -248,8 +270,11 @@ def _position(encoding: str, answer: Any, column: str) -> int:
 def _wrong_type(column: str, value: Any, wanted: str = "text") -> RowProblem:
     if value is None:
         return RowProblem(f"has no {column}")
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return RowProblem(
-        f"has {shown} ({_TYPES.get(type(value), type(value).__name__)}) in {column}; {wanted} is expected"
+        f"has {_shown(value)} ({_TYPES.get(type(value), type(value).__name__)}) in {column}; {wanted} is expected"
     )
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -35,9 +35,15 @@ def _documents(target: names.Target, name: str) -> list[Evidence]:
     witness = Witness(target.spec, "example", target.protocol)
     try:
         given = json.loads(path.read_bytes())["documents"][: target.shots]
-        return [witness.read_document(document, at) for at, document in enumerate(given)]
+        found = [witness.read_document(document, at) for at, document in enumerate(given)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputFileError(f"{path}: the worked examples cannot be read: {error}", "install llmc again") from error
+    if len(found) < target.shots:
+        raise InputFileError(
+            f"{path} has {len(found)} worked examples, {target.full_name} needs {target.shots}",
+            "build it again with fewer --shots",
+        )
+    return found
 
 
 def _of_split(target: names.Target, split: str, source: Path | None) -> Worked:
