@@ -15,6 +15,7 @@ from llmc.benchmarks import spec as specs
 from llmc.benchmarks.checks import Counts, Oddities, Refusals
 from llmc.benchmarks.item import ItemWriter, items_path, read_ids, to_task
 from llmc.benchmarks.manifest import ManifestEntry, SourceFile, SourceRecord, Warned
+from llmc.benchmarks.own import rebuild_command
 from llmc.benchmarks.publish import explained, figures, publish, recipe_of, records, staged
 from llmc.benchmarks.render import VERSION, Renderer
 from llmc.benchmarks.rowfiles import uncollected
@@ -23,7 +24,7 @@ from llmc.benchmarks.select import seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
 from llmc.benchmarks.subset import write_subset
 from llmc.errors import FetchError, InputFileError, UsageError
-from llmc.files import locked
+from llmc.files import locked, readable
 
 __all__ = ["build", "ensure_built", "write_subset"]
 
@@ -47,9 +48,9 @@ def ensure_built(name: str, out: Path, *, source: Path | None = None, force: boo
 
 def _built_by_hand(name: str, out: Path) -> ManifestEntry | None:
     """Return the entry of a name that is not of the catalogue but is there, whole."""
-    entry = manifest.read_sidecar(manifest.sidecar_path(out, name)) if "/" not in name else None
+    entry = manifest.intact_sidecar(out, name) if "/" not in name else None
     if entry is not None and (difference := manifest.mismatch(entry, out)):
-        raise InputFileError(difference, f"build {name} again")
+        raise InputFileError(difference, f"run `{rebuild_command(entry, out)}`")
     return entry
 
 
@@ -72,12 +73,17 @@ def _build_split(target: names.Target, out: Path, source: Path | None, force: bo
     local = source is not None or target.spec.source.hf is None
     with locked(manifest.lock_path(out, name)):
         known = manifest.read_sidecar(manifest.sidecar_path(out, name))
+        if known is not None and known.benchmark != target.spec.name:
+            raise UsageError(
+                f"{name} is built in {out} already, of {known.benchmark or 'a file that was imported'}",
+                "choose another name or another folder with --out, or remove the files of that name",
+            )
         usable = known is not None and not force and known.recipe == recipe and not manifest.mismatch(known, out)
         if known is not None and usable and not local:
             return known
         made = _Made(target, open_rows(target.spec, target.split, source, target.config), fewshot.load(target, source))
         if known is not None and usable and _same_files((*known.source.files, *known.shots_files), made.files):
-            return known
+            return _moved(known, made, out)
         with staged(out, name) as folder:
             counts, asked, warnings = _write_split(made, folder / f"{name}.bin")
             warnings += questions.shared(asked, out, target)
@@ -99,6 +105,17 @@ class _Made:
     @property
     def files(self) -> tuple[SourceFile, ...]:
         return (*self.rows.record.files, *(self.shots.files if self.shots else ()))
+
+
+def _moved(known: ManifestEntry, made: _Made, out: Path) -> ManifestEntry:
+    """Return the entry of files that need not be built again; written anew when their rows lie elsewhere now."""
+    record = made.rows.record
+    if record.via != "path" or known.source.via != "path" or known.source.path == record.path:
+        return known
+    entry = known.model_copy(update={"source": known.source.model_copy(update={"path": record.path})})
+    manifest.write_sidecar(out, entry)
+    manifest.regenerate(out)
+    return entry
 
 
 def _same_files(one: tuple[SourceFile, ...], other: tuple[SourceFile, ...]) -> bool:
@@ -151,7 +168,7 @@ def _write_split(made: _Made, path: Path) -> tuple[Counts, questions.Asked[int],
                     kind = problem.kind if isinstance(problem, RowProblem) else ""
                     place = f"{file.name} {batch.place(offset)}"
                     heap = left_out if kind in reasons else refused
-                    heap.add(place, reader.row_id(values, seen), str(problem), kind)
+                    heap.add(place, readable(reader.row_id(values, seen)), str(problem), kind)
                 else:
                     index += 1
                     items.add(item)

@@ -11,7 +11,7 @@ from typing import Any
 from llmc import console
 from llmc.benchmarks import manifest, names
 from llmc.benchmarks.item import Item, ItemWriter, items_from_bin, items_path, read_items
-from llmc.benchmarks.manifest import ManifestEntry
+from llmc.benchmarks.own import rebuild_command
 from llmc.errors import InputFileError, UsageError, os_error
 from llmc.files import atomic_write
 
@@ -32,10 +32,10 @@ class Source:
                 raise InputFileError(f"no such file: {path}", "check the path, or name a built benchmark")
             self.entry = manifest.entry_for_bin(path)
         else:
-            self.entry = _entry(given, out)
+            _, self.entry = names.entry(given, out)
             path = self.entry.bin_path(out)
         if self.entry is not None and (difference := manifest.mismatch(self.entry, path.parent)):
-            raise InputFileError(difference, f"run `llmc build {self.entry.name} --force --out {path.parent}`")
+            raise InputFileError(difference, f"run `{rebuild_command(self.entry, path.parent)}`")
         self.path = path
         self.name = self.entry.name if self.entry else path.name.removesuffix(".bin")
 
@@ -47,12 +47,6 @@ class Source:
                 if item.index % 4096 == 0:
                     advance(item.index)
                 yield item
-
-
-def _entry(given: str, out: Path) -> ManifestEntry:
-    """Return what is built under a name, as it stands or as ``llmc build`` completes it."""
-    entry = manifest.read_sidecar(manifest.sidecar_path(out, given))
-    return entry if entry is not None else manifest.lookup(out, names.parse(given).name)
 
 
 def default_output(name: str, form: str, out: Path) -> Path:

@@ -13,10 +13,11 @@ from llmc.benchmarks import manifest, names
 from llmc.benchmarks.checks import Counts
 from llmc.benchmarks.item import Item, ItemWriter, item_of, items_path, to_task
 from llmc.benchmarks.manifest import ManifestEntry, SourceFile, SourceRecord, Warned
+from llmc.benchmarks.paths import stored
 from llmc.benchmarks.publish import explained, figures, publish, recipe_of, records, staged
 from llmc.benchmarks.scaffold import LETTERS
 from llmc.errors import UsageError
-from llmc.files import locked
+from llmc.files import locked, readable
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]*")
 
@@ -46,7 +47,9 @@ def import_bin(path: Path, out: Path, name: str | None = None) -> ManifestEntry:
             form = "letter" if is_letter else "text"
             own = {"name": chosen, "files": records(folder, chosen), "form": form, "prompt_mode": form}
             source = SourceRecord(
-                via="bin", path=str(path), files=(SourceFile(name=path.name, sha256=reader.facts.sha256),)
+                via="bin",
+                path=stored(path.absolute()),
+                files=(SourceFile(name=readable(path.name), sha256=reader.facts.sha256),),
             )
             entry = ManifestEntry.model_validate(
                 {
@@ -67,9 +70,7 @@ def _name(path: Path, name: str | None) -> str:
     chosen = path.name.removesuffix(".bin") if name is None else name
     if not _NAME.fullmatch(chosen) or f"{chosen}.json" == manifest.MANIFEST:
         raise UsageError(f"{chosen!r} cannot name a benchmark", "give letters, digits and ._@+- with --name")
-    try:
-        names.parse(chosen)
-    except UsageError:
+    if not names.in_catalogue(chosen):
         return chosen
     if name is not None:
         raise UsageError(f"{name} is what `llmc build` calls a benchmark of the catalogue", "choose another --name")

@@ -137,14 +137,38 @@ def read_sidecar(path: Path) -> ManifestEntry | None:
     """Return the entry in a sidecar; None when there is none, or when the file is something else."""
     try:
         data = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or data.get("schema") != ENTRY_SCHEMA:
         return None
     try:
-        return ManifestEntry.model_validate(data)
+        entry = ManifestEntry.model_validate(data)
     except ValidationError:
         return None
+    return entry if "bin" in entry.files else None
+
+
+def intact_sidecar(out: Path, name: str) -> ManifestEntry | None:
+    """Return the entry of a name, None where there is no sidecar; InputFileError for one that cannot be read."""
+    path = sidecar_path(out, name)
+    entry = read_sidecar(path)
+    if entry is None and path.is_file() and path.name != MANIFEST:
+        raise InputFileError(
+            f"{path} is damaged: it is no record of a built benchmark",
+            f"build {name} again with `llmc build --force`, or remove the file if it is not llmc's",
+        )
+    return entry
+
+
+def listed(out: Path) -> dict[str, Any] | None:
+    """Return what ``manifest.json`` in a folder lists, by name; None where there is none, or not one of llmc's."""
+    try:
+        data = json.loads((out / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("benchmarks"), dict):
+        return None
+    return dict(data["benchmarks"])
 
 
 def write_sidecar(out: Path, entry: ManifestEntry) -> None:
@@ -174,7 +198,8 @@ def entry_for_bin(path: Path) -> ManifestEntry | None:
     if path.stat().st_size != entry.files["bin"].bytes or sha256_cached(path) != entry.files["bin"].sha256:
         raise InputFileError(
             f"{path} is not the file that {name}.json describes: its checksum differs",
-            f"run `llmc build {entry.name} --force`, or remove {name}.json if the file is your own",
+            (f"run `llmc build {entry.name} --force`" if entry.spec is None else f"see `llmc verify {entry.name}`")
+            + f", or remove {name}.json if the file is your own",
         )
     return entry
 
@@ -187,6 +212,15 @@ def entries(out: Path) -> dict[str, ManifestEntry]:
         if entry is not None and path.name == f"{entry.name}.json":
             found[entry.name] = entry
     return found
+
+
+def names_in(out: Path) -> list[str]:
+    """Return the names of all that is built in a folder, by sidecar, ``.bin`` or ``manifest.json``.
+
+    What only some of these know is not whole, and is not to be passed over either.
+    """
+    files = {path.name.removesuffix(".bin") for path in out.glob("*.bin") if not path.name.startswith(".")}
+    return sorted({*files, *entries(out), *(listed(out) or {})})
 
 
 def lookup(out: Path, name: str) -> ManifestEntry:

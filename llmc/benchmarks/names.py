@@ -8,13 +8,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from llmc.benchmarks import manifest
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.manifest import ManifestEntry
-from llmc.errors import UsageError, did_you_mean
+from llmc.errors import InputFileError, UsageError, did_you_mean
 
 _SAMPLE = re.compile(r"\.sample(?P<count>[1-9]\d*)s(?P<seed>\d+)$")
 _SHOTS = re.compile(r"-(?P<shots>\d+)shot$")
-_YAML = re.compile(r"\.ya?ml$")
+# A path may hold what else would mean something in a name: all up to the suffix is the path.
+_YAML = re.compile(
+    r"(?P<path>.*\.ya?ml)(?P<rest>(@[^/]*?)?(-\d+shot)?(\.sample\d+s\d+|\.llama\d+)?)", re.DOTALL | re.IGNORECASE
+)
+_SUBSET = re.compile(r"\.(sample\d+s\d+|llama\d+)$")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def parse(
     Raises UsageError: an unknown benchmark, config, split or protocol (with the nearest known), a split without
     answers, more worked examples than there are, or an option that contradicts the name.
     """
-    rest, sample = name, None
+    yaml = _YAML.fullmatch(name)
+    rest, sample = yaml["rest"] if yaml else name, None
     if match := _SAMPLE.search(rest):
         sample = int(match["count"]), int(match["seed"])
         rest = rest[: match.start()]
@@ -82,7 +88,7 @@ def parse(
         shots = int(_agree("shots", match["shots"], None if shots is None else str(shots), name))
         rest = rest[: match.start()]
     body, at, named_protocol = rest.partition("@")
-    spec, config, named_split = _benchmark(body)
+    spec, config, named_split = (_own(Path(yaml["path"])), None, None) if yaml else _benchmark(body)
     if at:
         protocol = _agree("protocol", named_protocol, protocol, name)
     if named_split is not None:
@@ -130,10 +136,48 @@ def at_revision(spec: specs.Benchmark, revision: str | None) -> specs.Benchmark:
     return spec.model_copy(update={"source": source, "expect": {}, "expect_configs": {}})
 
 
+def in_catalogue(name: str) -> bool:
+    """Say whether a name is what `llmc build` calls a file of the catalogue's."""
+    try:
+        parse(name)
+    except UsageError:
+        return False
+    return True
+
+
+def entry(given: str, out: Path) -> tuple[str, ManifestEntry]:
+    """Return what is built in a folder under a name, as it stands or as `llmc build` completes it, with that name.
+
+    Raises UsageError with the nearest name, built or of the catalogue, and InputFileError for a damaged record.
+    """
+    if "/" not in given and (found := manifest.intact_sidecar(out, given)) is not None:
+        return given, found
+    subset = _SUBSET.search(given)
+    suffix = subset[0] if subset else ""
+    try:
+        name = parse(given.removesuffix(suffix)).full_name + suffix
+    except UsageError:
+        if near := did_you_mean(given, manifest.entries(out)):
+            raise UsageError(f"{given!r} is not built in {out}{near}", f"see what is there: {out}/*.json") from None
+        raise
+    if (found := manifest.intact_sidecar(out, name)) is not None:
+        return name, found
+    return name, manifest.lookup(out, name)
+
+
+def _own(path: Path) -> specs.Benchmark:
+    """Return the spec in a YAML file; InputFileError when its files would have the names of the catalogue's."""
+    spec = specs.load_own(path)
+    configs = spec.source.configs.names if spec.source.configs else ()
+    starts = [spec.name, *(f"{spec.name}-{config_name(config)}" for config in configs)]
+    for name in (f"{start}-{split}" for start in starts for split in spec.splits):
+        if in_catalogue(name):
+            raise InputFileError(f"{path}: {name} is a benchmark of the catalogue", "choose another name")
+    return spec
+
+
 def _benchmark(body: str) -> tuple[specs.Benchmark, str | None, str | None]:
     """Return spec, config and split of a name's first part, each None where it says nothing."""
-    if _YAML.search(body):
-        return specs.load_own(Path(body)), None, None
     known = specs.catalogue()
     for name in sorted(known, key=len, reverse=True):
         if body == name:

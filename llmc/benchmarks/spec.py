@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from llmc.benchmarks.paths import stored
 from llmc.benchmarks.schema import (
     LETTERS,
     Answer,
@@ -77,7 +78,7 @@ def load_own(path: Path) -> Benchmark:
         raise InputFileError(f"{path}: {spec.name} is a benchmark of the catalogue", "choose another name")
     if spec.source.hf is not None:
         return spec
-    files = {split: str(path.parent / file) for split, file in spec.source.files.items()}
+    files = {split: stored(path.parent.absolute() / file) for split, file in spec.source.files.items()}
     return spec.model_copy(update={"source": spec.source.model_copy(update={"files": files})})
 
 

@@ -12,10 +12,12 @@ from llmc.benchmarks import manifest
 from llmc.benchmarks.checks import Counts
 from llmc.benchmarks.item import Item, ItemWriter, items_from_bin, items_path, read_items, to_task
 from llmc.benchmarks.manifest import ManifestEntry, SourceFile, SourceRecord, Warned
+from llmc.benchmarks.own import rebuild_command
+from llmc.benchmarks.paths import stored
 from llmc.benchmarks.publish import explained, figures, publish, recipe_of, records, staged
 from llmc.benchmarks.render import VERSION
 from llmc.errors import InputFileError, UsageError
-from llmc.files import locked, sha256_file
+from llmc.files import locked, readable, sha256_file
 
 
 def write_subset(
@@ -73,7 +75,7 @@ def _items_of(path: Path, parent: ManifestEntry | None, first: int) -> Iterator[
     items = items_path(path)
     if parent is not None:
         if difference := manifest.mismatch(parent, path.parent):
-            raise InputFileError(difference, f"run `llmc build {parent.name} --force --out {path.parent}`")
+            raise InputFileError(difference, f"run `{rebuild_command(parent, path.parent)}`")
         yield from read_items(items, first)
     elif not items.is_file():
         yield from items_from_bin(path)
@@ -99,8 +101,8 @@ def write_items(path: Path, items: Iterable[Item]) -> Counts:
 def _inherited(path: Path, parent: ManifestEntry | None, digest: str, items: list[Item]) -> dict[str, Any]:
     """Return what a subset takes over from the file it is of; warnings only as far as they name its items."""
     if parent is None:
-        file = SourceFile(name=path.name, sha256=digest)
-        return {"source": SourceRecord(via="bin", path=str(path), files=(file,))}
+        file = SourceFile(name=readable(path.name), sha256=digest)
+        return {"source": SourceRecord(via="bin", path=stored(path.absolute()), files=(file,))}
     return {**dict(parent), "warnings": inherited_warnings(parent, items)}
 
 

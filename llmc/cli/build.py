@@ -155,6 +155,7 @@ def _limited(target: Target, limit: int | None, seed: int) -> Target:
 
 
 def _show(built: list[ManifestEntry], out: Path) -> None:
+    from llmc.files import readable
     from llmc.report.tables import plain_table
 
     if not built:
@@ -181,4 +182,4 @@ def _show(built: list[ManifestEntry], out: Path) -> None:
         for warned in entry.warnings:
             text = warned.detail or f"{warned.count} items with {warned.kind.replace('-', ' ')}"
             console.show_text(f"{entry.name}: {text} (see {entry.name}.json)")
-    console.show_text(f"written to {out}/, described in {out}/manifest.json")
+    console.show_text(readable(f"written to {out}/, described in {out}/manifest.json"))

@@ -11,6 +11,7 @@ from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Json, Out
 from llmc.errors import UsageError, did_you_mean
+from llmc.files import readable
 
 
 @app.command("import")
@@ -32,7 +33,7 @@ def import_(
     )
     for warned in entry.warnings:
         console.show_text(f"  {warned.detail or f'{warned.count} tasks with {warned.kind}'}")
-    console.show_text(f"written to {entry.bin_path(out)}")
+    console.show_text(readable(f"written to {entry.bin_path(out)}"))
     console.emit("import", {"out": str(out), "imported": entry.model_dump(mode="json", by_alias=True)})
 
 
@@ -52,5 +53,5 @@ def export(
     source = exports.Source(benchmark, out)
     target = output if output is not None else exports.default_output(source.name, to, out)
     count = exports.export(source, to, target)
-    console.show_text(f"exported {count} items of {source.name} to {target}{'/' if to == 'lm-eval' else ''}")
+    console.show_text(readable(f"exported {count} items of {source.name} to {target}{'/' if to == 'lm-eval' else ''}"))
     console.emit("export", {"name": source.name, "form": to, "items": count, "output": str(target)})

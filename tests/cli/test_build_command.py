@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -134,6 +135,68 @@ def test_bad_arguments(
     assert llmc(*arguments, "--json") == 2
     assert words in data(capsys.readouterr().out)["error"]["message"]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--from", "folder"], "folder is a folder"),
+        (["--from", "/dev/null"], "/dev/null is not a regular file"),
+        (["boolq", "--source", "/dev/null"], "/dev/null is not a regular file"),
+        (["boolq", "--source", "fifo"], "fifo is not a regular file"),
+        (["--from", "fifo"], "fifo is not a regular file"),
+        (["--from", "q.csv", "--split", "Test"], "'Test' cannot be the name of a split"),
+        (["--from", "q.csv", "--name", "mmlu-anatomy", "--split", "validation"], "is a benchmark of the catalogue"),
+        (["--from", "cut.jsonl.gz"], "cut.jsonl.gz ends early"),
+        (["boolq", "--source", "cut.jsonl.gz"], "cut.jsonl.gz ends early"),
+        (["--from", "changed.jsonl.gz"], "changed.jsonl.gz"),
+        (["boolq", "--source", "changed.jsonl.gz"], "changed.jsonl.gz"),
+        (["--from", "header.csv"], "holds no rows"),
+        (["--from", "twice.csv"], "line 1: column 'A' twice"),
+        (["--from", "latin1.csv"], "line 2: not UTF-8"),
+    ],
+)
+def test_files_that_cannot_be_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    os.mkfifo("fifo")
+    packed = bytearray(gzip.compress(b'{"question": "' + os.urandom(20_000).hex().encode() + b'"}\n'))
+    Path("cut.jsonl.gz").write_bytes(packed[:100])
+    packed[1000:1100] = bytes(100)
+    Path("changed.jsonl.gz").write_bytes(packed)
+    Path("q.csv").write_text("question,A,B,answer\nq,x,y,A\n")
+    Path("header.csv").write_text("question,A,B,answer\n")
+    Path("twice.csv").write_text("question,A,A,answer\nq,x,y,A\n")
+    Path("latin1.csv").write_bytes(b"question,A,B,answer\ncaf\xe9,x,y,A\n")
+    assert llmc("build", *words) == 2
+    error = capsys.readouterr().err.replace("\n", " ")
+    assert message in error
+    assert "fix:" in error
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_names_that_are_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = os.fsdecode(b"caf\xe9")
+    rows = [{"question": f"q{i}", "choices": ["a", "b"], "answer": "AB"[i % 2]} for i in range(4)]
+    made_up.write(tmp_path / "q.jsonl", rows).rename(odd + ".jsonl")
+    boolq = made_up.write(tmp_path / "b.parquet", made_up.boolq(8)).rename(odd + ".parquet")
+    assert llmc("build", "--from", odd + ".jsonl", "--out", odd) == 0
+    assert llmc("build", "--from", odd + ".jsonl", "--out", odd, "--json") == 0  # unchanged
+    assert llmc("build", "boolq", "--source", boolq.name, "--out", odd) == 0
+    capsys.readouterr()
+    assert llmc("verify", "--all", "--out", odd) == 0
+    assert "verified   caf-test: 4 tasks" in capsys.readouterr().out
+    assert llmc("export", "caf-test", "--to", "jsonl", "--out", odd) == 0
+    assert llmc("bench", "show", "boolq", "--out", odd) == 0
 
 
 def test_bench_list(capsys: pytest.CaptureFixture[str]) -> None:
