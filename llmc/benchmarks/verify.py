@@ -8,19 +8,19 @@ what was expected.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from llmc import console, mcbin
-from llmc.benchmarks import manifest, names
+from llmc.benchmarks import manifest, names, own, record_check
 from llmc.benchmarks import spec as specs
 from llmc.benchmarks.derive import Derivation, Wanted
 from llmc.benchmarks.evidence import Unfit, Witness
 from llmc.benchmarks.item import items_path, read_values
 from llmc.benchmarks.manifest import ManifestEntry
+from llmc.benchmarks.paths import restored
 from llmc.benchmarks.rowfiles import uncollected
 from llmc.benchmarks.select import like_llama, seeded_sample
 from llmc.benchmarks.source import Rows, open_rows
@@ -29,7 +29,6 @@ from llmc.errors import InputFileError, UsageError
 from llmc.files import sha256_file
 
 SHOWN = 20  # problems in words; the count goes on
-_SUBSET = re.compile(r"\.(sample\d+s\d+|llama\d+)$")
 T = TypeVar("T")
 
 
@@ -52,7 +51,7 @@ class Verification:
     """What became of one file: how many tasks were compared with their rows, and what is wrong.
 
     ``against`` names the source, or is empty when only checksum and structure were looked at. ``problems`` holds
-    the first ones, ``count`` counts all.
+    the first ones, ``count`` counts all; ``fix`` is the command that builds it again.
     """
 
     name: str
@@ -62,6 +61,7 @@ class Verification:
     problems: list[Problem] = field(default_factory=list)
     count: int = 0
     notes: list[str] = field(default_factory=list)
+    fix: str = ""
 
     @property
     def right(self) -> bool:
@@ -71,6 +71,10 @@ class Verification:
         self.count += 1
         if len(self.problems) < SHOWN:
             self.problems.append(problem)
+
+    def add_all(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self.add(Problem(problem))
 
     def data(self) -> dict[str, Any]:
         """Return the result for programs."""
@@ -83,6 +87,7 @@ class Verification:
             "problem_count": self.count,
             "problems": [{"task": p.task, "id": p.id, "problem": p.what} for p in self.problems],
             "notes": self.notes,
+            "fix": "" if self.right else self.fix,
         }
 
 
@@ -93,18 +98,26 @@ def verify_built(name: str, out: Path, source: Path | None = None) -> Verificati
     from is followed: the same commit, or the same path. Raises UsageError when it is not built or names no
     known benchmark, FetchError and InputFileError when the source cannot be had.
     """
-    entry = _entry(name, out)
+    called, entry = names.entry(name, out)
     target = _target(entry)
     place = source or _recorded_path(target, entry)
+    if misnamed := list(record_check.in_name(called, entry, target)):
+        # What it was built from is not known, so there is nothing to hold its tasks against.
+        result = Verification(called, out / f"{called}.bin", "", fix=own.rebuild_command(entry, out))
+        result.add_all(misnamed)
+        result.add_all(record_check.in_manifest(called, out))
+        return result
     rows = open_rows(target.spec, target.split, place, target.config)
-    result = Verification(entry.name, entry.bin_path(out), _described(rows))
+    result = Verification(called, entry.bin_path(out), _described(rows), fix=own.rebuild_command(entry, out))
     if [f.sha256 for f in rows.record.files] != [f.sha256 for f in entry.source.files]:
         result.notes.append("the source's files are not those that it was built from; the content is what counts")
     derivation = Derivation(target.spec, target.protocol, worked_examples(target, place))
     reader = mcbin.Reader(result.path)
-    with uncollected(), console.progress(f"Verifying {entry.name}", entry.tasks) as advance:
+    with uncollected(), console.progress(f"Verifying {called}", entry.tasks) as advance:
         _compare(derivation, _selected(entry, _derived(target, rows, derivation)), reader, result, advance)
-    _check_record(entry, out, reader.facts, result)
+    result.add_all(record_check.in_files(called, entry, out, reader.facts))
+    result.add_all(record_check.in_settings(called, entry, target))
+    result.add_all(record_check.in_manifest(called, out))
     return result
 
 
@@ -114,20 +127,11 @@ def verify_file(path: Path) -> Verification:
     The manifest is the sidecar, or any ``manifest.json`` in the folder that gives the file a SHA-256. Raises
     InputFileError when the file cannot be read or nothing describes it.
     """
-    from llmc.benchmarks.foreign import published_sha256
-
     if not path.is_file():
         raise InputFileError(f"no such file: {path}", "check the path, or name a built benchmark")
-    entry = manifest.read_sidecar(manifest.sidecar_path(path.parent, path.name.removesuffix(".bin")))
-    if entry is not None and entry.files["bin"].name != path.name:
-        entry = None
-    published = None if entry else published_sha256(path)
-    if entry is None and published is None:
-        raise InputFileError(
-            f"nothing beside {path} says what it should be",
-            "put the manifest.json it came with beside it, or verify a benchmark by its name",
-        )
-    result = Verification(path.name.removesuffix(".bin"), path, "")
+    name = path.name.removesuffix(".bin")
+    entry, published = _described_by(path, name)
+    result = Verification(name, path, "", fix=own.rebuild_command(entry, path.parent) if entry else "")
     reader = mcbin.Reader(path)
     with console.progress(f"Verifying {path.name}", entry.tasks if entry else None) as advance:
         for number, _ in enumerate(_guarded(reader, result)):
@@ -135,20 +139,31 @@ def verify_file(path: Path) -> Verification:
                 advance(number)
             result.tasks += 1
     if entry is not None:
-        _check_record(entry, path.parent, reader.facts, result)
+        result.add_all(record_check.in_files(name, entry, path.parent, reader.facts))
+        result.add_all(record_check.in_manifest(name, path.parent))
     elif sha256_file(path) != published:
         result.add(Problem(f"its SHA-256 is not the published {published}"))
     return result
 
 
-def _entry(name: str, out: Path) -> ManifestEntry:
-    """Return what is built under a name, as it stands or as ``llmc build`` completes it."""
-    entry = manifest.read_sidecar(manifest.sidecar_path(out, name)) if "/" not in name else None
+def _described_by(path: Path, name: str) -> tuple[ManifestEntry | None, str | None]:
+    """Return the sidecar of a ``.bin``, or the SHA-256 that another publisher's manifest gives for it."""
+    from llmc.benchmarks.foreign import published_sha256
+
+    entry = manifest.read_sidecar(manifest.sidecar_path(path.parent, name))
     if entry is not None:
-        return entry
-    subset = _SUBSET.search(name)
-    target = names.parse(name[: subset.start()] if subset else name)
-    return manifest.lookup(out, target.full_name + (subset[0] if subset else ""))
+        return entry, None
+    is_listed = name in (manifest.listed(path.parent) or {})
+    published = None if is_listed else published_sha256(path)
+    if published is not None:
+        return None, published
+    manifest.intact_sidecar(path.parent, name)  # raises for a damaged one
+    if is_listed:
+        raise InputFileError(f"{name}.json, the record of {path}, is missing", f"run `llmc build {name} --force`")
+    raise InputFileError(
+        f"nothing beside {path} says what it should be",
+        "put the manifest.json it came with beside it, or verify a benchmark by its name",
+    )
 
 
 def _target(entry: ManifestEntry) -> names.Target:
@@ -177,7 +192,7 @@ def _own_spec(entry: ManifestEntry) -> specs.Benchmark:
 
 def _recorded_path(target: names.Target, entry: ManifestEntry) -> Path | None:
     own = target.spec.source.hf is None
-    return Path(entry.source.path) if entry.source.via == "path" and entry.source.path and not own else None
+    return restored(entry.source.path) if entry.source.via == "path" and entry.source.path and not own else None
 
 
 def _described(rows: Rows) -> str:
@@ -276,29 +291,3 @@ def _selected(entry: ManifestEntry, wanted: Iterator[Wanted]) -> Iterator[Wanted
     for index, at in enumerate(at for at in picked if at in found):
         found[at].item = (index, *found[at].item[1:])
         yield found[at]
-
-
-# The files and the record of them
-
-
-def _check_record(entry: ManifestEntry, out: Path, facts: mcbin.BinFacts | None, result: Verification) -> None:
-    """Hold checksums and counts of the sidecar against the files; ``facts`` is None when the .bin is damaged."""
-    for kind, record in entry.files.items():
-        path = out / record.name
-        if not path.is_file():
-            result.add(Problem(f"{path} is missing"))
-            continue
-        digest = facts.sha256 if kind == "bin" and facts is not None else sha256_file(path)
-        if digest != record.sha256:
-            result.add(Problem(f"{path} is not the file that was built: SHA-256 {digest}, expected {record.sha256}"))
-    if facts is None:
-        return
-    majority = (facts.majority_position, facts.majority_share)
-    for what, found, recorded in (
-        ("tasks", facts.tasks, entry.tasks),
-        ("tasks by number of options", facts.widths, entry.options),
-        ("chance", round(facts.chance, 12), round(entry.chance, 12)),
-        ("commonest answer position", majority, (entry.majority.position, entry.majority.share)),
-    ):
-        if found != recorded:
-            result.add(Problem(f"{entry.name}.json records {what} as {recorded}, the file holds {found}"))

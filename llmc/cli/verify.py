@@ -10,7 +10,8 @@ import typer
 from llmc import console
 from llmc.cli.app import app
 from llmc.cli.options import Json, Out
-from llmc.errors import ExitCode, LlmcError, UsageError
+from llmc.errors import ExitCode, InputFileError, LlmcError, UsageError
+from llmc.files import readable
 
 if TYPE_CHECKING:
     from llmc.benchmarks.verify import Verification
@@ -60,7 +61,7 @@ def _names(given: list[str], every: bool, out: Path) -> list[str]:
         raise UsageError("nothing to verify", "name a benchmark or a .bin file, or say --all")
     if not every:
         return given
-    built = list(manifest.entries(out))
+    built = manifest.names_in(out)
     if not built:
         raise UsageError(f"nothing is built in {out}", f"run `llmc build NAME --out {out}`")
     return built
@@ -75,7 +76,14 @@ def _verify(name: str, out: Path, source: Path | None) -> Verification:
         return verify.verify_file(Path(name))
     entry = manifest.read_sidecar(manifest.sidecar_path(out, name))
     if entry is not None and entry.benchmark is None:
-        return verify.verify_file(entry.bin_path(out))
+        return verify.verify_file(out / f"{name}.bin")
+    if entry is None and (out / f"{name}.bin").is_file():
+        return verify.verify_file(out / f"{name}.bin")  # another publisher's, or one whose record is lost
+    if entry is None and name in (manifest.listed(out) or {}):
+        raise InputFileError(
+            f"{out}/manifest.json lists {name}, but there are no files of it",
+            "build it again, or build anything into that folder: the list is made anew then",
+        )
     return verify.verify_built(name, out, source)
 
 
@@ -83,20 +91,24 @@ def _show(done: list[Verification], failed: list[tuple[str, LlmcError]]) -> None
     for result in done:
         tasks = f"{result.tasks} task{'' if result.tasks == 1 else 's'}"
         if result.right and result.against:
-            console.show_text(f"verified   {result.name}: {tasks}, each as in {result.against}")
+            _say(f"verified   {result.name}: {tasks}, each as in {result.against}")
         elif result.right:
-            console.show_text(f"unchanged  {result.name}: {tasks}, checksum and structure as published")
+            _say(f"unchanged  {result.name}: {tasks}, checksum and structure as published")
         else:
-            console.show_text(f"WRONG      {result.name}: {_problems(result.count)} in {tasks}")
+            _say(f"WRONG      {result.name}: {_problems(result.count)} in {tasks}")
             for problem in result.problems:
-                console.show_text(f"  {problem.sentence}")
+                _say(f"  {problem.sentence}")
             if result.count > len(result.problems):
-                console.show_text(f"  and {result.count - len(result.problems)} more")
-            console.show_text(f"  fix: llmc build {result.name} --force --out {result.path.parent}")
+                _say(f"  and {result.count - len(result.problems)} more")
+            _say(f"  fix: {result.fix or 'fetch the file again'}")
         for note in result.notes:
-            console.show_text(f"  note: {note}")
+            _say(f"  note: {note}")
     for name, error in failed:
-        console.show_text(f"unverified {name}: {error.what}\n  fix: {error.remedy}")
+        _say(f"unverified {name}: {error.what}\n  fix: {error.remedy}")
+
+
+def _say(text: str) -> None:
+    console.show_text(readable(text))  # paths need not be text
 
 
 def _problems(count: int) -> str:

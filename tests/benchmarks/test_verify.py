@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import made_up_rows as made_up
 from helpers import Cli
 from llmc import mcbin
-from llmc.benchmarks import evidence, schema
+from llmc.benchmarks import evidence, manifest, names, schema
 from llmc.benchmarks.adapters import ADAPTERS, RowProblem
 from llmc.benchmarks.build import ensure_built, write_subset
 from llmc.benchmarks.item import Item, ItemWriter, items_path, read_items, to_task
 from llmc.benchmarks.readings import READINGS
 from llmc.benchmarks.select import like_llama
 from llmc.benchmarks.verify import Verification, verify_built, verify_file
+from llmc.benchmarks.worked import worked_examples
 from llmc.errors import InputFileError, UsageError
 from llmc.files import sha256_file
 
@@ -47,9 +48,11 @@ def rewrite(path: Path, items: list[Item]) -> None:
     facts = mcbin.scan(path)
     for record in data["files"].values():
         record["sha256"] = sha256_file(path.parent / record["name"])
+        record["bytes"] = (path.parent / record["name"]).stat().st_size
     data |= {"tasks": facts.tasks, "options": facts.widths, "chance": facts.chance}
     data["majority"] = {"position": facts.majority_position, "share": facts.majority_share}
     sidecar.write_text(json.dumps(data))
+    manifest.regenerate(path.parent)
 
 
 @pytest.mark.parametrize("name", sorted(made_up.ROWS))
@@ -146,12 +149,14 @@ def test_any_changed_byte_is_found(tmp_path_factory: pytest.TempPathFactory, dat
         record = json.loads(before)
         record["files"]["bin"]["sha256"] = sha256_file(path)
         sidecar.write_text(json.dumps(record))
+        manifest.regenerate(path.parent)
         result = verify(path)
         assert not result.right
         assert all("SHA-256" not in problem.what for problem in result.problems)
     finally:
         sidecar.write_text(before)
         path.write_bytes(original)
+        manifest.regenerate(path.parent)
 
 
 _made: list[tuple[bytes, Path]] = []
@@ -177,6 +182,7 @@ def test_samples_and_llamas_own_selection_are_verified(tmp_path: Path, small_spe
         result = verify_built(name, out, source)
         assert (result.problems, result.tasks) == ([], tasks)
     part = out / "boolq-validation.llama7.bin"
+    assert verify_built("boolq-validation.llama7", out, source).fix.startswith(f"rm {part} ")
     rewrite(part, swap_tasks(list(read_items(items_path(part)))))
     assert [problem.task for problem in verify_built("boolq-validation.llama7", out, source).problems][::3] == [1, 1, 3]
     write_subset(path, [1, 2], "boolq-validation.sample2s9", out, {"kind": "my own"})
@@ -256,6 +262,7 @@ def test_counts_of_the_sidecar_are_checked(tmp_path: Path, small_specs: Path) ->
     path = built(tmp_path, "boolq")
     sidecar = path.with_suffix(".json")
     sidecar.write_text(sidecar.read_text().replace('"tasks": 9', '"tasks": 8'))
+    manifest.regenerate(path.parent)
     assert [p.what for p in verify(path).problems] == ["boolq-validation.json records tasks as 8, the file holds 9"]
 
 
@@ -297,6 +304,122 @@ def test_a_file_that_nothing_describes(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InputFileError, match="nothing beside"):
         verify_file(path)
+
+
+def in_sidecar(path: Path, name: str, where: str, value: object, *, also_listed: bool) -> None:
+    """Change one value of a record, as ``files.bin.bytes`` names it, and of the list of all where that is asked."""
+    sidecar = path.parent / f"{name}.json"
+    data = json.loads(sidecar.read_text())
+    *outer, last = where.split(".")
+    here = data
+    for key in outer:
+        here = here[key]
+    assert here[last] != value
+    here[last] = value
+    sidecar.write_text(json.dumps(data))
+    if also_listed:
+        listed = path.parent / "manifest.json"
+        whole = json.loads(listed.read_text())
+        whole["benchmarks"][name] = data
+        listed.write_text(json.dumps(whole))
+
+
+@pytest.mark.parametrize("also_listed", [True, False])
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ("name", "arc-easy-test", "the name arc-easy-test"),
+        ("benchmark", "arc-challenge", "what is called arc-challenge-validation"),
+        ("split", "test", "what is called arc-easy-test"),
+        ("protocol", "llama-mc", "what is called arc-easy-validation@llama-mc"),
+        ("form", "letter", "form as 'letter', expected 'text'"),
+        ("prompt_mode", "letter", "prompt_mode as 'letter', expected 'text'"),
+        ("option_seed", 7, "option_seed as 7, expected None"),
+        ("licence", "none", "licence as 'none'"),
+        ("tasks", 8, "tasks as 8"),
+        ("chance", 0.5, "chance as 0.5"),
+        ("files.bin.bytes", 1, "as 1 bytes"),
+        ("files.items.bytes", 1, "as 1 bytes"),
+        ("files.bin.sha256", "0" * 64, "expected 0000"),
+        ("files.bin.name", "other.bin", "records the file other.bin"),
+        ("warnings", [{"kind": "made-up", "count": 3, "ids": [], "detail": ""}], ""),
+    ],
+)
+def test_a_changed_record_is_found(
+    tmp_path: Path, small_specs: Path, where: str, value: object, words: str, also_listed: bool
+) -> None:
+    path = built(tmp_path, "arc-easy")
+    if also_listed and not words:
+        pytest.skip("what the two lists agree on and no file shows cannot be found")
+    in_sidecar(path, "arc-easy-validation", where, value, also_listed=also_listed)
+    result = verify(path)
+    assert not result.right
+    told = " ".join(problem.sentence for problem in result.problems)
+    assert words in told, told
+    if not also_listed:
+        assert f"disagree on {where}" in told, told
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda listed: listed["boolq-validation"]["files"]["bin"].update(sha256="0" * 64), "on files.bin.sha256"),
+        (lambda listed: listed["boolq-validation"].update(tasks=8), "disagree on tasks"),
+        (lambda listed: listed.pop("boolq-validation"), "does not list boolq-validation"),
+    ],
+)
+def test_the_list_of_all_is_held_against_the_record(
+    tmp_path: Path, small_specs: Path, change: Callable[[Any], Any], words: str
+) -> None:
+    path = built(tmp_path, "boolq")
+    listed = path.parent / "manifest.json"
+    data = json.loads(listed.read_text())
+    change(data["benchmarks"])
+    listed.write_text(json.dumps(data))
+    for result in (verify(path), verify_file(path)):
+        assert [words in problem.what for problem in result.problems] == [True]
+    listed.write_text("{")
+    assert ["is damaged" in problem.what for problem in verify(path).problems] == [True]
+
+
+def test_more_worked_examples_than_there_are(tmp_path: Path, small_specs: Path) -> None:
+    source = made_up.write(tmp_path / "rows.jsonl", made_up.csqa(4))
+    path = ensure_built(FEW_SHOT, tmp_path / "out", source=source).bin_path(tmp_path / "out")
+    in_sidecar(path, path.name[:-4], "shots", 6, also_listed=True)
+    (problem,) = verify(path).problems
+    assert "what is called commonsense-qa-validation@olmes-6shot" in problem.what
+    target = replace(names.parse(FEW_SHOT), shots=99)
+    with pytest.raises(InputFileError, match="needs") as caught:
+        worked_examples(target, None)
+    assert "--shots" in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "llmc.manifest-entry/1"}', "[" * 100_000])
+def test_a_damaged_sidecar_is_named(tmp_path: Path, small_specs: Path, cli: Cli, text: str) -> None:
+    path = built(tmp_path, "boolq")
+    path.with_suffix(".json").write_text(text)
+    for words in (["--all"], ["boolq"], ["boolq-validation"], [str(path)]):
+        called = cli("verify", *words, "--out", path.parent)
+        assert called.code == 2, (words, called.out)
+        assert "boolq-validation.json is damaged" in called.out + called.err
+
+
+def test_what_is_not_whole_is_not_passed_over(tmp_path: Path, small_specs: Path, cli: Cli) -> None:
+    path = built(tmp_path, "boolq")
+    out = path.parent
+    sidecar = path.with_suffix(".json")
+    saved = sidecar.read_text()
+    sidecar.unlink()
+    called = cli("verify", "--all", "--out", out)
+    assert (called.code, "boolq-validation.json, the record of" in called.out + called.err) == (2, True)
+    path.rename(tmp_path / "kept.bin")
+    called = cli("verify", "--all", "--out", out)
+    assert (called.code, "lists boolq-validation, but there are no files" in called.out + called.err) == (2, True)
+    (tmp_path / "kept.bin").rename(path)
+    sidecar.write_text(saved)
+    (out / "stray.bin").write_bytes(path.read_bytes())
+    called = cli("verify", "--all", "--out", out)
+    assert (called.code, "stray" in called.out, "verified   boolq-validation" in called.out) == (2, True, True)
 
 
 # The command
@@ -548,3 +671,93 @@ def test_no_network_is_no_verdict_on_the_file(
     called = cli("verify", "boolq", "--out", path.parent)
     assert (called.code, "cannot be reached" in called.err) == (2, True), called.err
     assert "--source" in called.err
+
+
+# Rows of one's own, in every layout that both roads have to read alike
+
+TEXTS = {"text": ["a0", "b0", "c0"], "label": ["A", "B", "C"]}
+PAIRS = [{"text": text, "label": label} for text, label in zip(*TEXTS.values(), strict=True)]
+NUMBERED = {"text": ["a0", "b0", "c0"], "label": [1, 2, 3]}
+WIDE = {"A": "a0", "B": "b0", "C": "c0"}
+LAYOUTS: dict[str, list[dict[str, Any]]] = {
+    "labels beside, answered by text": [{"choices": TEXTS, "answer": "a0"}, {"choices": TEXTS, "answer": "c0"}],
+    "pairs, answered by text": [{"choices": PAIRS, "answer": "a0"}, {"choices": PAIRS, "answer": "b0"}],
+    "numbers as labels": [{"choices": NUMBERED, "answer": 2}, {"choices": NUMBERED, "answer": 3}],
+    "letters with spaces": [{"choices": ["x", "y"], "answer": "B "}, {"choices": ["x", "y"], "answer": " A"}],
+    "small letters with spaces": [{"choices": ["x", "y"], "answer": "b "}, {"choices": ["x", "y"], "answer": " a"}],
+    "floats": [{"choices": ["x", "y"], "answer": 1.0}, {"choices": ["x", "y"], "answer": 0.0}],
+    "fewer columns in some rows": [{**WIDE, "answer": "B"}, {**WIDE, "D": "d1", "E": "e1", "answer": "E"}],
+    "empty columns in some rows": [
+        {**WIDE, "D": "", "E": None, "answer": "B"},
+        {**WIDE, "D": "d1", "E": "e1", "answer": "E"},
+    ],
+    "fewer keys in some rows": [{"options": WIDE, "answer": "B"}, {"options": {**WIDE, "D": "d"}, "answer": "D"}],
+    "columns with a dot": [{**{f"options.{k}": v for k, v in WIDE.items()}, "answer": "C"}],
+}
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])
+def test_what_is_built_of_ones_own_is_verified(tmp_path: Path, cli: Cli, layout: str, suffix: str) -> None:
+    rows = [{"question": f"q{i}", **row} for i, row in enumerate(LAYOUTS[layout])]
+    if suffix == "csv" and any(isinstance(value, list | dict | float) for row in rows for value in row.values()):
+        pytest.skip("text columns only")
+    if suffix != "jsonl":
+        rows = sorted(rows, key=len, reverse=True)  # the first row gives the columns
+    path = made_up.write(tmp_path / f"mine.{suffix}", rows)
+    called = cli("build", "--from", path, "--out", tmp_path / "out")
+    assert called.code == 0, called.err
+    called = cli("verify", "mine-test", "--out", tmp_path / "out", "--json")
+    assert (called.code, called.data["results"][0]["tasks"]) == (0, len(rows)), called.data
+
+
+def test_the_remedy_builds_ones_own_again(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shlex
+
+    monkeypatch.chdir(tmp_path)
+    rows = [{"No.": f"n{i}", "frage": f"q{i}", "choices": TEXTS, "gut": "ABC"[i % 3], "fach": "F"} for i in range(7)]
+    made_up.write(tmp_path / "my rows[1].jsonl", rows)
+    made_up.write(tmp_path / "my rows1.jsonl", rows[:2])
+    words = ["--question-column", "frage", "--answer-column", "gut", "--id-column", "No.", "--group-column", "fach"]
+    assert cli("build", "--from", "my rows[1].jsonl", "--name", "mine", *words, "--form", "text").code == 0
+    path = Path("out/mine-test.bin")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    called = cli("verify", "mine-test")
+    assert called.code == 3
+    (fix,) = [line.removeprefix("  fix: ") for line in called.out.splitlines() if line.startswith("  fix: ")]
+    program, *words = shlex.split(fix)
+    assert program == "llmc"
+    assert cli(*words).code == 0
+    assert path.read_bytes() == whole
+    assert cli("verify", "mine-test").code == 0
+    (tmp_path / "my rows[1].jsonl").rename(tmp_path / "elsewhere.jsonl")
+    called = cli("verify", "mine-test")
+    assert (called.code, "--source" in called.err, "YAML" in called.err) == (2, True, False), called.err
+    assert cli("verify", "mine-test", "--source", "elsewhere.jsonl").code == 0
+
+
+def test_rows_are_found_again_from_another_folder(
+    tmp_path: Path, small_specs: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("one", "two"):
+        made_up.write(tmp_path / place / "rows.jsonl", made_up.boolq(9))
+    out = tmp_path / "out"
+    monkeypatch.chdir(tmp_path / "one")
+    assert cli("build", "boolq", "--source", "rows.jsonl", "--out", out).code == 0
+    first = (out / "boolq-validation.bin").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    assert cli("verify", "boolq", "--out", out).code == 0
+    assert cli("build", "boolq", "--source", "two/rows.jsonl", "--out", out).code == 0
+    assert manifest.lookup(out, "boolq-validation").source.path == str(tmp_path / "two" / "rows.jsonl")
+    assert (out / "boolq-validation.bin").read_bytes() == first
+    (tmp_path / "one" / "rows.jsonl").unlink()
+    assert cli("verify", "--all", "--out", out).code == 0
+
+
+@pytest.mark.parametrize("words", [("verify", "mine-tets"), ("export", "mine-tets", "--to", "jsonl")])
+def test_an_unknown_name_is_compared_with_what_is_built(tmp_path: Path, cli: Cli, words: tuple[str, ...]) -> None:
+    path = made_up.write(tmp_path / "mine.jsonl", [{"question": "q", "choices": ["a", "b"], "answer": "B"}])
+    assert cli("build", "--from", path, "--out", tmp_path).code == 0
+    called = cli(*words, "--out", tmp_path)
+    assert (called.code, "did you mean mine-test?" in called.err.replace("\n", " ")) == (2, True), called.err
