@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llmc.benchmarks import spec as specs
+from llmc.benchmarks.evidence import Unfit, Witness
 from llmc.benchmarks.rows import Row, RowProblem, RowReader
 
 
@@ -37,6 +40,10 @@ def read(spec: specs.Benchmark, **values: Any) -> Row:
         ("bool", True, 1),
         ("bool", "True", 1),
         ("text", "r", 2),
+        ("letter", "B ", 1),
+        ("letter", "\tA\n", 0),
+        ("index", 1.0, 1),
+        ("index-from-1", 3.0, 2),
         ("small-letter", "b", 1),
         ("small-letter", "c\n", 2),
         ("one-hot", [0, 0, 1], 2),
@@ -44,6 +51,10 @@ def read(spec: specs.Benchmark, **values: Any) -> Row:
 )
 def test_every_encoding_of_the_answer(encoding: str, answer: object, gold: int) -> None:
     assert read(benchmark(encoding), a=answer).gold == gold
+
+
+def test_labels_may_be_numbers() -> None:
+    assert read(benchmark("label"), l=[1, 2, 3], a=3).gold == 2
 
 
 def test_labels_may_be_digits() -> None:
@@ -56,7 +67,10 @@ def test_labels_may_be_digits() -> None:
         ("label", {"a": ""}, "no answer in a"),
         ("label", {"a": None}, "no answer in a"),
         ("label", {"a": "D"}, "'D' in a, which is none of A, B, C"),
-        ("label", {"a": 1}, "1 (a number) in a; text is expected"),
+        ("label", {"a": 1}, "answer 1 in a, which is none of A, B, C"),
+        ("label", {"a": True}, "True (true/false) in a; text is expected"),
+        ("label", {"a": 1, "l": [True, 2, 3]}, "which is not of the kind of"),
+        ("label", {"a": 1, "l": [1, True, 3]}, "which is 2 of"),
         ("label", {"a": "A", "l": ["A", "A", "C"]}, "which is 2 of"),
         ("label", {"a": "A", "l": ["A", "B"]}, "3 options and other labels"),
         ("label", {"a": "A", "l": None}, "3 options and other labels"),
@@ -74,7 +88,11 @@ def test_labels_may_be_digits() -> None:
         ("one-hot", {"a": [0, 0, 0, 1]}, "outside its 3 options"),
         ("index", {"a": 3}, "outside its 3 options"),
         ("index", {"a": True}, "a whole number is expected"),
-        ("index", {"a": 1.0}, "a whole number is expected"),
+        ("index", {"a": 1.5}, "a whole number is expected"),
+        ("index", {"a": float("nan")}, "a whole number is expected"),
+        ("index", {"a": float("inf")}, "a whole number is expected"),
+        ("index", {"a": 3.0}, "outside its 3 options"),
+        ("index", {"a": "7" * 5000}, "7777... (text) in a; a whole number is expected"),
         ("index", {"a": "one"}, "a whole number is expected"),
         ("index-from-1", {"a": 0}, "outside its 3 options"),
         ("bool", {"a": 1}, "true or false is expected"),
@@ -107,6 +125,58 @@ def test_options_in_columns_of_their_own() -> None:
     assert read(spec, op1="x", op2="y", a="2") == Row(7, "validation-7", None, ("Why?",), ("x", "y"), 1)
     with pytest.raises(RowProblem, match="has no op2"):
         read(spec, op1="x", op2=None, a=1)
+
+
+COLUMNS = ["op1", "op2", "op3", "op4"]
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+@pytest.mark.parametrize(("filled", "count"), [("1111", 4), ("1110", 3), ("1100", 2), ("1000", 0), ("0000", 0),
+                                               ("1011", 0), ("0111", 0), ("1010", 0)])  # fmt: skip
+def test_the_last_columns_may_be_empty(filled: str, count: int, nothing: str | None) -> None:
+    spec = benchmark("index", {"columns": COLUMNS})
+    values = {name: f"text {name}" if mark == "1" else nothing for name, mark in zip(COLUMNS, filled, strict=True)}
+    witness = Witness(spec, "validation", "llama-mc")
+    row = [{"q": "Why?", "a": 0, **values}[name] for name in witness.columns]
+    if count:
+        choices = tuple(f"text {name}" for name in COLUMNS[:count])
+        assert read(spec, a=count - 1, **values).choices == choices
+        assert witness.read(row, 7).options == choices
+        with pytest.raises(RowProblem, match=f"outside its {count} options"):
+            read(spec, a=count, **values)
+    else:
+        with pytest.raises(RowProblem):
+            read(spec, a=0, **values)
+        with pytest.raises(Unfit):
+            witness.read(row, 7)
+
+
+ANSWERS: st.SearchStrategy[Any] = (
+    st.sampled_from([None, "", True, False, 0, 1, 2, 3, -1, 0.0, 1.0, 1.5, float("nan"), float("inf"), 1e300, [], [1]])
+    | st.sampled_from(
+        ["A", "B ", " c", "a", "AB", "A B", "true", "False", "1", " 2\n", "-1", "--1", "+1", "1_0", "1.0"]
+    )
+    | st.sampled_from(["\u0662", "\u00b2", "7" * 5000, "0001", "p", "p ", "\u00e9", [0, 1, 0], [True, 0, 0], [1, 1, 0]])
+    | st.text(max_size=3)
+)
+LABELS = st.sampled_from(
+    [["A", "B", "C"], ["1", "2", "3"], [1, 2, 3], [1, True, 3], [True, 2, 3], ["A", "A", "B"], None]
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(encoding=st.sampled_from(get_args(specs.Encoding)), answer=ANSWERS, labels=LABELS)
+def test_both_roads_read_an_answer_alike(encoding: str, answer: object, labels: Any) -> None:
+    spec = benchmark(encoding)
+    witness = Witness(spec, "validation", "llama-mc")
+    row = {"q": "Why?", "c": ["p", "q", "r"], "l": labels, "a": answer}
+    try:
+        gold = read(spec, **row).gold
+    except RowProblem:
+        with pytest.raises(Unfit):
+            witness.read([row[name] for name in witness.columns], 7)
+    else:
+        assert witness.read([row[name] for name in witness.columns], 7).gold == gold
 
 
 def test_ids_and_groups() -> None:
