@@ -138,6 +138,10 @@ def load_baseline(path: Path) -> BaselineFile:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise InputFileError(f"{path} is not a whole baseline file: {where}: {first['msg']}", _REMEDY) from error
+    try:
+        json.loads(data, parse_constant=_no_number)  # in the parts that may hold anything
+    except ValueError as error:
+        raise InputFileError(f"{path} is not a whole baseline file: {error}", _REMEDY) from None
     if not file.entries:
         raise InputFileError(f"{path} is a baseline of no run at all", _REMEDY)
     return file
@@ -145,7 +149,7 @@ def load_baseline(path: Path) -> BaselineFile:
 
 def _schema(path: Path, data: bytes) -> str:
     try:
-        body = json.loads(data, parse_constant=_no_number)
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputFileError(f"{path} is not a whole JSON file: {error}", _REMEDY) from None
     return str(body.get("schema", "")) if isinstance(body, dict) else ""

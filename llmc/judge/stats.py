@@ -15,7 +15,7 @@ from statistics import NormalDist
 from llmc.stats import Z95
 
 _EXACT_SUM = 1000  # discordant pairs up to which tail sums are made of whole numbers
-_ROUNDING = 1e-12  # a standard error so small beside the values is what rounding left of 0
+_ROUNDING = 1e-12
 _NORMAL = NormalDist()
 
 
@@ -115,7 +115,12 @@ def mean_estimate(values: Sequence[float], z: float = Z95) -> Estimate:
     mean = fsum(values) / n
     if n == 1:
         return estimate(mean, None)
-    return estimate(mean, sqrt(fsum((v - mean) ** 2 for v in values) / (n - 1) / n), z)
+    return estimate(mean, _rounded_off(sqrt(fsum((v - mean) ** 2 for v in values) / (n - 1) / n), values), z)
+
+
+def _rounded_off(se: float, values: Sequence[float]) -> float:
+    """Return 0 for a standard error so small beside the values that it is what rounding left of 0."""
+    return 0.0 if se < _ROUNDING * max(map(abs, values)) else se
 
 
 @dataclass(frozen=True)
@@ -229,9 +234,7 @@ def clustered(values: Sequence[float], clusters: Sequence[Hashable], z: float = 
         se = sqrt(count * whole / (count - 1)) / n / n
     else:
         squares = fsum(fsum(value - mean for value in own) ** 2 for own in members.values())
-        se = sqrt(count / (count - 1) * squares) / n
-        if se < _ROUNDING * max(map(abs, values)):
-            se = 0.0
+        se = _rounded_off(sqrt(count / (count - 1) * squares) / n, values)
     return estimate(mean, se, z)
 
 

@@ -106,7 +106,9 @@ def _more(pair: Pair) -> Iterator[str]:
     boot = pair.bootstrap
     if boot is not None:
         drawn = f"{boot.replicates:,} replicates, seed {boot.seed}"
-        yield f"bootstrap over {boot.over} ({drawn}): {points(boot.low)} to {points(boot.high)} points"
+        bounds = f"{points(boot.low)} to {points(boot.high)} points"
+        # All alike: drawing them again shows nothing of the error.
+        yield f"bootstrap over {boot.over} ({drawn}): {bounds if boot.se > 1e-12 else 'all gave the same, no interval'}"
     if pair.options is not None:
         o, n = pair.options, pair.pairs.n
         yield (

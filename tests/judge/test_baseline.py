@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from llmc.errors import InputFileError, UntrustedError, UsageError
 from llmc.judge.answers import given_record
 from llmc.judge.baseline import load_baseline, make_baseline, open_baseline, pack, save_baseline, unpack
+from llmc.runs.record import ModelIdentity
 from made_runs import answers, record
 
 GROUPS = ["law"] * 60 + [None] * 17 + ["art"] * 23
@@ -121,3 +122,18 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(bytes(range(256)))
     with pytest.raises(InputFileError, match="not a whole JSON file"):
         load_baseline(tmp_path / "bytes")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("place", ["bits_per_weight", "should"])
+def test_numbers_that_are_none_are_refused(tmp_path: Path, number: str, place: str) -> None:
+    made = record("1011", should={"layout": 4.25} if place == "should" else {})
+    if place == "bits_per_weight":
+        made = made.model_copy(update={"model": ModelIdentity(ref="m", bits_per_weight=4.25)})
+    path = tmp_path / "b.json"
+    save_baseline(make_baseline([given_record(made, Path("x"))]), path)
+    open_baseline(path)
+    path.write_text(path.read_text().replace("4.25", number))
+    with pytest.raises(InputFileError) as caught:
+        open_baseline(path)
+    assert str(path) in caught.value.what and caught.value.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from llmc.errors import ExitCode, InputFileError, UntrustedError, UsageError
 from llmc.judge.answers import Given, given_record
 from llmc.judge.compare import Comparison, Options, compare
-from llmc.judge.stats import clustered, differences, stratified
+from llmc.judge.stats import clustered, differences, score_statistic, stratified, upper_tail
+from llmc.report.compare import data, remarks
 from llmc.runs.record import TaskGroups
 from made_runs import SHA, answers, changed, record
 
@@ -217,3 +219,51 @@ def test_no_difference_shown_is_never_called_none() -> None:
     assert "which is not the same as none" in words and "80 % power" in words
     assert "would fit that too" in words and "4.50 points worse" in words
     assert "equal" not in words and "identical" not in words
+
+
+CLUSTERED = Options(groups="clusters", replicates=0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 6, 8, 12, 16, 24])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_clusters_that_all_changed_alike(size: int, lost: int) -> None:
+    """48 questions, as many lost in each cluster: sure of a loss by the number of clusters, at any size of them."""
+    one = "1" * 48
+    other = "".join("0" if i % size < lost else "1" for i in range(48))
+    groups = [f"passage {i // size}" for i in range(48)]
+    (pair,) = compared(run(other, "q", groups=groups), base=run(one, groups=groups), options=CLUSTERED).pairs
+    assert pair.difference.se == 0 and pair.by_score
+    low, high = pair.interval
+    assert low < pair.difference.mean < high or (low == pair.difference.mean == -1 < high)
+    statistic = score_statistic(48 * lost / size, 0, 48, 0) / sqrt(size)
+    assert pair.p == pytest.approx(2 * upper_tail(abs(statistic)), rel=1e-6)
+    assert (pair.p < 0.05) == (48 * lost / size / size >= 3.85)
+
+
+def test_all_answers_lost_without_groups_is_no_interval_of_no_width() -> None:
+    (pair,) = compared(run("0" * 48, "q"), base=run("1" * 48)).pairs
+    low, high = pair.interval
+    assert low == -1 and high > -1 and pair.by_score and not pair.few_flips
+
+
+def test_clusters_asked_of_questions_without_groups_are_missed() -> None:
+    groups = [f"g{i // 5}" for i in range(1000)]
+    told = "has no groups for --groups clusters"
+    (bare,) = compared(run(changed(BASE, 20, 5), "q"), options=CLUSTERED).pairs
+    assert [told in each for each in bare.warnings] == [True]
+    (one,) = compared(run(changed(BASE, 20, 5), "q", groups=["all"] * 1000), options=CLUSTERED).pairs
+    assert len(one.warnings) == 1
+    (grouped,) = compared(run(changed(BASE, 20, 5), "q", groups=groups), options=CLUSTERED).pairs
+    (strata,) = compared(run(changed(BASE, 20, 5), "q"), options=QUICK).pairs
+    assert grouped.warnings == strata.warnings == ()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_so_few_questions_find_nothing(n: int) -> None:
+    result = compared(run("0" * n, "q"), base=run("1" * n))
+    (pair,) = result.pairs
+    assert pair.detectable is None and data(result)["pairs"][0]["detectable_80"] is None
+    said = " ".join(remarks(result))
+    assert "too few to find any" in said and "no answer differs" not in said
+    same = compared(run("1" * n, "q"), base=run("1" * n))
+    assert "no answer differs" in " ".join(remarks(same))

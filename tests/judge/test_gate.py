@@ -270,3 +270,18 @@ def test_a_cut_is_within_bounds_and_whole_text(text: str, room: int) -> None:
     assert len(cut) <= max(room, 0) and cut.decode() is not None
     if len(text.encode()) <= room:
         assert cut.decode() == text
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 6])
+def test_a_loss_of_everything_fails_at_every_size_of_cluster(size: int) -> None:
+    groups = [f"passage {i // size}" for i in range(48)]
+    base, other = run("1" * 48, groups=groups), run("0" * 48, "q", groups=groups)
+    verdict = gate(other, baselines=(base,), groups="clusters")
+    assert verdict.outcome == "fail" and verdict.cases[0].warnings == ()
+    bare = gate(run("0" * 48, "q"), baselines=(run("1" * 48),), groups="clusters")
+    assert len(bare.cases[0].warnings) == 1 and "no groups" in bare.cases[0].warnings[0]
+
+
+def test_words_of_users_are_text_in_markdown() -> None:
+    text = report.markdown(gate(run(GOOD.required().correct, "&lt;b&gt; <i> AT&T")))
+    assert "&amp;lt;b&amp;gt; &lt;i&gt; AT&amp;T" in text

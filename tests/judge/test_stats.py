@@ -206,6 +206,28 @@ def test_clusters_as_a_regression_with_robust_errors_has_them() -> None:
     assert clustered([1.0, 0.0], ["a", "a"]).se is None
 
 
+@given(
+    st.lists(st.sampled_from([(-1, 0, 0), (0, -1, 0), (0, 0, -1)]), min_size=2, max_size=60),
+    st.sampled_from([1, 0.1, 1 / 3, 1e-9, 1e9]),
+)
+def test_clusters_that_all_changed_alike_leave_no_error_at_all(kinds: list[tuple[int, ...]], scale: float) -> None:
+    """Not 1e-17, which would make a difference of nearly nothing as sure as can be."""
+    values = [value * scale for kind in kinds for value in kind]
+    clusters = [i // 3 for i in range(len(values))]
+    found = clustered(values, clusters)
+    assert found.se == 0 and found.mean == pytest.approx(-scale / 3)
+    assert design_effect(values, clusters) == 3
+    assert mean_estimate([0.1] * len(values)).se == 0
+
+
+def test_whole_numbers_and_others_give_the_same_error() -> None:
+    chance = random.Random(5)
+    values = [chance.choice((-1, 0, 1)) for _ in range(900)]
+    clusters = [chance.randrange(77) for _ in values]
+    whole, broken = clustered(values, clusters), clustered([float(value) for value in values], clusters)
+    assert whole.mean == broken.mean and whole.se == pytest.approx(broken.se, rel=1e-12) and whole.se
+
+
 def test_strata_add_up() -> None:
     found = stratified([(0.02, 0.01), (-0.04, 0.02), (0.05, 0.02)])
     assert found.mean == pytest.approx(0.01) and found.se == pytest.approx(sqrt(0.0009) / 3)

@@ -99,11 +99,6 @@ def test_a_hole_takes_the_score_of_everything_above_it(hole: str, absent: Absent
     assert judged.data()["score"] is None
 
 
-def test_a_task_without_its_own_metric_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="acc_uncond"):
-        judge(leaf("b", "acc_uncond"), {"b": score(1.0)})
-
-
 def trees() -> st.SearchStrategy[tuple[Node, dict[str, Result]]]:
     @st.composite
     def build(draw: st.DrawFn) -> tuple[Node, dict[str, Result]]:
@@ -144,3 +139,11 @@ def test_any_tree_against_exact_sums(made: tuple[Node, dict[str, Result]]) -> No
             check(one, other)
 
     check(judge(tree, results), tree)
+
+
+def test_a_task_without_its_own_metric_has_no_score_and_says_why() -> None:
+    tree = Node("", "top", "mean", (leaf("a"), leaf("b", "acc_uncond")))
+    judged = judge(tree, {"a": score(0.5), "b": score(0.5)})
+    assert judged.score is None
+    (missing,) = judged.missing()
+    assert missing.absent is not None and "acc_uncond" in missing.absent.what and missing.absent.remedy
