@@ -38,8 +38,8 @@ def sweep(
 ) -> int:
     """Run every cell of a sweep that has no trusted run yet; run it again to go on after an interruption.
 
-    A cell that fails is recorded and shown, and stops no other. Exits 3 when any cell has no trusted run, else with
-    the verdict of the configuration's gate, else 0.
+    A cell that fails is recorded and shown, and stops no other. Exits 3 when any cell has no trusted run or a suite no
+    score, else with the verdict of the configuration's gate, else 0.
     """
     from llmc.sweep.config import load_config
     from llmc.sweep.gate import check_baseline

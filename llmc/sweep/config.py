@@ -169,9 +169,7 @@ class SweepConfig(_Strict):
     """A sweep. What is also an option of ``llmc run`` has its name and meaning there."""
 
     name: str = Field(pattern=NAME)
-    models: Annotated[
-        tuple[Annotated[ModelEntry, BeforeValidator(_model)], ...], BeforeValidator(_one_or_many)
-    ] = ()
+    models: Annotated[tuple[Annotated[ModelEntry, BeforeValidator(_model)], ...], BeforeValidator(_one_or_many)] = ()
     base: Annotated[ModelEntry, BeforeValidator(_model)] | None = None
     quantize: Names = ()
     imatrix: str | None = None

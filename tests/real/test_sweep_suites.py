@@ -142,6 +142,45 @@ def test_a_suite_that_changed_is_scored_again(tmp_path: Path, sweep: Sweep) -> N
     assert all(each["score"] is not None for each in called.data["suites"])
 
 
+def test_a_preview_of_another_text_leaves_the_scores_of_the_finished_one(
+    cli: Cli, tmp_path: Path, sweep: Sweep
+) -> None:
+    """The groups of a part in another order: the same questions, at other places of another file."""
+    write_all(tmp_path / "rows")
+    before = sweep("--json").data["suites"]
+    (tmp_path / "small.yaml").write_text(SUITE.replace("virology, sociology", "sociology"))
+    assert sweep("--dry-run").code == 0
+    changed = cli("report", tmp_path / "out/sweeps/suites", "--json")
+    assert changed.code == 3 and "no longer what it was" in " ".join(changed.data["problems"])
+    (tmp_path / "small.yaml").write_text(SUITE)
+    after = cli("report", tmp_path / "out/sweeps/suites", "--json")
+    assert after.code == 0 and after.data["suites"] == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "short"])
+def test_a_cell_whose_answers_are_lost_is_scored_again(tmp_path: Path, sweep: Sweep, damage: str) -> None:
+    write_all(tmp_path / "rows")
+    first = sweep("--json").data
+    file = next((tmp_path / "out/runs").glob("*-a-piqa*/items.jsonl"))
+    lines = file.read_text().splitlines(keepends=True)
+    file.unlink()
+    if damage == "short":
+        file.write_text("".join(lines[:-1]))
+    again = sweep("--json").data
+    assert again["suites"] == first["suites"]
+    runs = [[cell["run"] for cell in data["cells"]] for data in (first, again)]
+    assert [one == other for one, other in zip(*runs, strict=True)].count(False) == 1
+
+
+def test_a_group_without_questions_leaves_the_suite_without_a_score(tmp_path: Path, sweep: Sweep) -> None:
+    """Every cell is trusted, and the suite is none the less not scored."""
+    write_all(tmp_path / "rows")
+    (tmp_path / "small.yaml").write_text(SUITE.replace("[virology, sociology]", "[virology, sociologyy]"))
+    called = sweep("--json")
+    assert called.code == 3 and called.data["trusted"] == len(called.data["cells"])
+    assert "sociologyy" in " ".join(called.data["problems"])
+
+
 def test_a_benchmark_beside_it_is_scored_by_llama_perplexity(tmp_path: Path, sweep: Sweep) -> None:
     write_all(tmp_path / "rows")
     called = sweep("--json", benchmarks=["piqa-validation@olmes"], models=["a.gguf"], baseline=None)

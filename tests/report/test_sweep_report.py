@@ -198,6 +198,32 @@ def test_the_gates_verdict_is_the_reports(cli: Cli, tmp_path: Path) -> None:
         assert data["gate"]["outcome"] in (folder / "report.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ({"margin": 3, "baseline": "nowhere"}, "nowhere"),
+        ({"margin": 3, "axis": ["layuot"]}, "did you mean layout"),
+        ({"margin": 1000}, "margin"),
+    ],
+)
+def test_a_gate_that_cannot_be_held_hides_no_cell(cli: Cli, tmp_path: Path, gate: dict[str, Any], said: str) -> None:
+    code, folder, shown = report(cli, made(tmp_path, gate=gate))
+    data = json.loads((folder / "cells.json").read_text())
+    assert code == 2 == data["exit_code"] and data["trusted"] == 8 and data["gate"] is None
+    assert all(cell["accuracy"] is not None for cell in data["cells"])
+    page, markdown = (folder / "index.html").read_text(), (folder / "report.md").read_text().replace("\\", "")
+    assert all("no verdict: the gate" in text and said in text for text in (shown, page, markdown))
+    assert page.index("no verdict") < page.index("<table")
+
+
+def test_an_ampersand_is_text_too(cli: Cli, tmp_path: Path) -> None:
+    sweep = made(tmp_path)
+    path = sweep / "cells.json"
+    path.write_text(path.read_text().replace('"model": "Q4_0"', '"model": "&lt;script&gt; AT&T"'))
+    _, folder, _ = report(cli, sweep)
+    assert "&amp;lt;script&amp;gt; AT&amp;T" in (folder / "report.md").read_text()
+
+
 def test_sweeps_are_found_by_name_and_written_where_asked(cli: Cli, tmp_path: Path) -> None:
     made(tmp_path)
     called = cli("report", "ladder", "--out", tmp_path / "out", "--to", tmp_path / "elsewhere", "--json")

@@ -49,6 +49,17 @@ GOOD = "name: s\nmodels: [a.gguf]\nbenchmarks: [b.bin]\n"
         (GOOD + "imatrix: x\n", 1, "imatrix: is for quantize:"),
         (GOOD + "axes: {kv: {}}\n", 1, "axis kv has no values"),
         (GOOD + "gate: {runs: [x]}\n", 1, "gate.runs"),
+        (GOOD + "memory_budget: abc\n", 4, "'abc' is no amount of memory"),
+        (GOOD + "scoring:\n  context: 1\n", 4, "the scorer's context cannot be 1"),
+        (GOOD + "axes:\n  s:\n    a: {scoring: {bos: nope}}\n", 6, "scoring.bos: Input should be 'model'"),
+        (GOOD + "executor:\n  gpus: [a b]\n", 5, "'a b' is no list of GPUs"),
+        (GOOD + "gate:\n  margin: 2024-13-45\n", 5, "2024-13-45 is no timestamp"),
+        (GOOD + "limit: !!int many\n", 4, "many is no int"),
+        (GOOD + "seed: !!bool maybe\n", 4, "maybe is no bool"),
+        ("name: 2024-13-45\nmodels: [a]\nbenchmarks: [b]\n", 1, "in quotes"),
+        ("name: s\nmodels: [a]\nbenchmarks: &a\n  x: *a\n", 3, "too much is nested"),
+        ("name: s\nmodels: [a]\nbenchmarks: &a\n  - *a\n", 3, "too much is nested"),
+        ("name: s\nmodels: [a]\n? [x, y]\n: 1\n", 3, "a key is a name"),
         ("name: s\nbenchmarks: [b]\n", 1, "nothing to score"),
         ("models: [a]\nbenchmarks: [b]\n", 1, "name is missing"),
         ("name: s\nmodels: [a]\nbenchmarks: []\n", 1, "give benchmarks: or suites:"),
@@ -62,7 +73,8 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, 
     path = written(tmp_path, text)
     with pytest.raises(InputFileError) as caught:
         load_config(path)
-    assert f"{path}:{line}: " in caught.value.what and said in caught.value.what
+    told = f"{caught.value.what}; {caught.value.remedy}"
+    assert f"{path}:{line}: " in caught.value.what and said in told
     assert caught.value.remedy
 
 
@@ -70,6 +82,26 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, 
 def test_what_is_no_configuration_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputFileError):
         load(tmp_path, text)
+
+
+def test_depth_without_end_and_aliases_that_double_are_refused(tmp_path: Path) -> None:
+    doubling = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+    for text in ("name: " + "[" * 50_000, doubling):
+        with pytest.raises(InputFileError, match="nested"):
+            load(tmp_path, text)
+
+
+def test_one_of_a_list_may_stand_by_itself(tmp_path: Path) -> None:
+    one = load(tmp_path, "name: s\nmodels: a.gguf\nbenchmarks: b.bin\n")
+    assert [model.model for model in one.models] == ["a.gguf"] and one.benchmarks == ("b.bin",)
+    entry = load(tmp_path, "name: s\nmodels: {model: a.gguf, name: x}\nbenchmarks: b.bin\n")
+    assert [model.name for model in entry.models] == ["x"]
+
+
+def test_values_that_are_right_stay_as_they_are(tmp_path: Path) -> None:
+    text = GOOD + "memory_budget: 8G\nscorer: logprobs\nscoring: {context: 64}\nexecutor: {gpus: [GPU-a1, 2]}\n"
+    config = load(tmp_path, text)
+    assert (config.memory_budget, config.scoring.context, config.executor.gpus) == ("8G", 64, ("GPU-a1", "2"))
 
 
 def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def test_a_hub_out_of_reach_is_left_to_the_cell(tmp_path: Path, monkeypatch: pyt
         ({"models": ["a.gguf"], "rule": "acc_norm"}, "belong to the logprobs scorer"),
         ({"models": ["a.gguf"], "scorer": "logprobs", "flags": "-t 4"}, "are llama-perplexity's"),
         ({"models": ["a.gguf"], "axes": {"k": {"x": {"rule": "acc_raw"}}}}, "rule and scoring of k=x"),
+        ({"models": ["a.gguf"], "gate": {"margin": 1}}, "the gate asks for nothing"),
+        ({"models": ["a.gguf"], "baseline": "a", "gate": {"margin": 1}}, "the gate asks for nothing"),
+        ({"models": ["a.gguf", "b.gguf"], "baseline": "a", "gate": {"axis": "layuot"}}, "did you mean layout?"),
+        (
+            {"models": ["a.gguf"], "axes": {"x": {"1": "", "1,y=2": "-t 2"}, "y": {"3": "", "2,y=3": "-b 64"}}},
+            "two cells would be called",
+        ),
         ({"base": "aa.gguf", "quantize": ["Q8_0"]}, "no such file"),
         ({"base": "a.gguf", "quantize": ["Q8_0", "Q8_0"]}, "stands twice"),
         ({"base": "a.gguf", "quantize": ["Q8_0"], "imatrix": "none"}, "no such file"),
@@ -109,6 +116,18 @@ def test_what_stands_for_nothing_or_twice_is_refused(tmp_path: Path, keys: dict[
     with pytest.raises(LlmcError) as caught:
         matrix(tmp_path, **keys)
     assert said in caught.value.what and f"{tmp_path / 'sweep.yaml'}:1" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"baseline": "a", "gate": {"margin": 1, "axis": ["layout", "arguments.-ctk", "kv_type"]}},
+        {"gate": {"min_accuracy": 30}},
+        {"gate": {"baseline": "elsewhere"}},
+    ],
+)
+def test_gates_that_ask_for_something_are_let_through(tmp_path: Path, keys: dict[str, Any]) -> None:
+    assert len(matrix(tmp_path, models=["a.gguf", "b.gguf"], **keys).cells) == 2
 
 
 def test_the_base_leads_and_is_the_baseline(tmp_path: Path) -> None:

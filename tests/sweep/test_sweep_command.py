@@ -252,6 +252,37 @@ def test_the_gate_decides_unless_a_cell_has_no_score(
     assert called.data["gate"]["exit_code"] == code == called.data["exit_code"]
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ({"margin": 1}, "the gate asks for nothing"),
+        ({"margin": 1, "baseline": "committed.json"}, "committed.json"),
+        ({"margin": 1, "baseline": "another-sweep"}, "another-sweep"),
+        ({"min_accuracy": 5, "axis": "bakend"}, "did you mean backend?"),
+    ],
+)
+def test_a_gate_that_cannot_be_held_is_refused_before_anything_runs(
+    sweeping: Sweeping, gate: dict[str, Any], said: str, words: tuple[str, ...]
+) -> None:
+    sweeping.model("one")
+    called = sweeping.run(sweeping.config(models=["one.gguf"], gate=gate), *words)
+    assert called.code == 2 and said in called.err and "sweep.yaml:1" in called.err
+    assert not sweeping.records()
+
+
+def test_a_gate_with_a_committed_baseline_is_held(sweeping: Sweeping) -> None:
+    sweeping.model("one")
+    assert sweeping.run(sweeping.config(models=["one.gguf"])).code == 0
+    saved = sweeping.cli(
+        "baseline", "save", *(path.parent for path in sweeping.records()), "-o", sweeping.folder / "b.json"
+    )
+    assert saved.code == 0
+    config = sweeping.config(models=["one.gguf"], gate={"margin": 1, "baseline": "b.json"})
+    called = sweeping.run(config, "--json")
+    assert called.code == 0 and called.data["gate"]["outcome"] == "pass" and called.data["problems"] == []
+
+
 LADDER: dict[str, Any] = {"base": "base.gguf", "quantize": ["Q8_0", "Q4_0"]}
 
 
@@ -325,8 +356,8 @@ class TestQuantized:
         assert self.models(sweeping) == []
 
     def test_an_unknown_type_is_refused_with_the_nearest(self, sweeping) -> None:
-        called = sweeping.run(sweeping.config(base="base.gguf", quantize=["Q4_O"]))
-        assert called.code == 2 and "did you mean Q4_0" in called.err
+        called = sweeping.run(sweeping.config(base="base.gguf", quantize=["Q8_0", "Q4_O"]))
+        assert called.code == 2 and "did you mean Q4_0" in called.err and "sweep.yaml:1: " in called.err
 
     def test_dry_run_says_what_each_cell_needs_and_makes_nothing(
         self, sweeping: Sweeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
