@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from helpers import Cli
+from llmc.__main__ import GROUPS
 from made_runs import SHA, answers, record, write
 
 
@@ -42,3 +43,25 @@ def test_what_cannot_be_shown(cli: Cli, tmp_path: Path) -> None:
     assert called.code == 2 and "its schema is 'llmc.run/1'" in called.error["message"]
     assert cli("baseline", "show", tmp_path / "none.json").code == 2
     assert cli("baseline", "show", tmp_path).code == 2
+
+
+def test_errors_and_results_name_the_command_alike(cli: Cli, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", record("1011"))
+    assert cli("baseline", "save", run, "-o", tmp_path / "b.json").code == 0
+    for name in ("b.json", "nope.json"):
+        called = cli("baseline", "show", tmp_path / name, "--json")
+        assert json.loads(called.out)["command"] == "baseline show"
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    called = cli("baseline", "show", tmp_path / "deep.json", "--json")
+    assert called.code == 2 and "not a whole JSON file" in called.error["message"]
+
+
+def test_every_group_of_commands_is_known_as_one() -> None:
+    """The name in the JSON envelope of an error comes from this list."""
+    import typer
+
+    from llmc.cli.app import app
+
+    command = typer.main.get_command(app)
+    groups = {name for name, each in command.commands.items() if hasattr(each, "commands")}  # type: ignore[attr-defined]
+    assert groups == set(GROUPS)

@@ -54,6 +54,16 @@ def test_a_baseline_that_is_named(cli: Cli, runs: Path) -> None:
         assert {p["candidate"]["label"] for p in called.data["pairs"]} == {"f16", "q4"}
 
 
+def test_a_run_is_the_same_however_it_is_named(cli: Cli, runs: Path) -> None:
+    base, good = (next(runs.glob(f"runs/*{key}")) for key in ("aaaa", "cccc"))
+    for words in ([f"{base}/", good, "--baseline", base], [base, f"{base}/record.json", good, f"{good}/"]):
+        called = cli("compare", *words, "--out", runs, "--json")
+        (pair,) = called.data["pairs"]
+        assert (pair["baseline"]["label"], pair["candidate"]["label"]) == ("f16", "q4") and pair["p"] == pair["p_holm"]
+    called = cli("compare", base, f"{base}/record.json", "--out", runs)
+    assert called.code == 2 and "nothing to compare" in called.err
+
+
 def test_two_runs_of_one_model_are_told_apart(cli: Cli, runs: Path) -> None:
     write(runs / "runs" / "20260101T000005Z-q4-arc-ffff", record(changed(BASE, 3, 3), model="q4"))
     called = cli("compare", "aaaa", "cccc", "ffff", "--out", runs, "--json")
@@ -129,6 +139,29 @@ def test_a_sweep_by_name_and_folder(cli: Cli, runs: Path) -> None:
     assert {p["baseline"]["label"] for p in called.data["pairs"]} == {"q8"} and len(called.data["pairs"]) == 2
 
 
+def test_a_run_beside_the_sweep_that_holds_it(cli: Cli, runs: Path) -> None:
+    sweep(runs, cells())
+    called = cli("compare", "ladder", "cccc", "--out", runs, "--json")
+    assert [p["candidate"]["label"] for p in called.data["pairs"]] == ["q8", "q4 (cccc)"]
+    called = cli("compare", "aaaa", "ladder", "--out", runs, "--json")
+    assert [p["candidate"]["label"] for p in called.data["pairs"]] == ["q8", "q4"]
+
+
+def test_a_sweep_of_scored_runs_may_have_axes(cli: Cli, runs: Path) -> None:
+    """They know nothing of llama-perplexity's arguments, which is no setting that is misspelt."""
+    should = {"engine_flavour": "libllama", "kv_type": "f16"}
+    for name, kv in (("one", "f16"), ("two", "f32")):
+        made = record(BASE, model="m")
+        assert made.comparability is not None
+        thin = made.comparability.model_copy(update={"should": {**should, "kv_type": kv}})
+        write(runs / "runs" / name, made.model_copy(update={"comparability": thin}))
+    base = {**cells()["cells"]["f16/arc"], "model": "m", "run": "one", "axes": {"kv": "f16"}}
+    other = {**base, "axes": {"kv": "f32"}, "run": "two", "baseline": "m/arc/kv=f16"}
+    sweep(runs, {**cells(), "cells": {"m/arc/kv=f16": base, "m/arc/kv=f32": other}})
+    called = cli("compare", "ladder", "--out", runs, "--json")
+    assert called.code == 0 and [pair["warnings"] for pair in called.data["pairs"]] == [[]]
+
+
 def test_a_sweep_with_a_failed_cell(cli: Cli, runs: Path) -> None:
     sweep(runs, cells(**{"q2/arc": FAILED}))
     called = cli("compare", "ladder", "--out", runs, "--json")
@@ -187,6 +220,7 @@ def test_words_that_cannot_work(cli: Cli, runs: Path, words: list[str], said: st
     [
         (b"", "not valid JSON"),
         (b'{"schema": "llmc.run/1", "status"', "not valid JSON"),
+        (b"[" * 200_000, "not valid JSON"),
         (b"\xff\xfe\x00", "neither a run record nor a baseline"),
         (b"[]", "not a run record"),
         (b"null", "not a run record"),

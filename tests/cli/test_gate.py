@@ -164,6 +164,8 @@ def test_the_shipped_example(cli: Cli, tmp_path: Path) -> None:
         ("groups: strata\n", "groups"),
         ("margin: 1\nmargin: 2\n", "stands twice"),
         ("margin: [\n", "not valid YAML"),
+        ("margin: 2024-13-45\n", "gate.yaml:1: 2024-13-45 is no timestamp"),
+        ("benchmarks: &a\n  x: *a\n", "gate.yaml:1: too much is nested"),
         ("- 1\n", "no keys and values"),
         ("", "no keys and values"),
     ],
@@ -188,6 +190,8 @@ def test_faulty_configurations(cli: Cli, repository: Path, text: str, said: str)
         (["RUN", "--baseline", "BASE", "--alpha", "inf"], "--alpha"),
         (["RUN", "--min-accuracy", "x"], "--min-accuracy takes a percentage"),
         (["RUN", "--min-accuracy", "0.4"], "45 means 45 %"),
+        (["RUN", "--min-accuracy", "=45"], "--min-accuracy takes a percentage"),
+        (["RUN", "--min-accuracy", " =45"], "--min-accuracy takes a percentage"),
         (["RUN", "--min-accuracy", "arc=nan"], "--min-accuracy: "),
         (["RUN", "--min-accuracy", "arc=101"], "101"),
         (["RUN", "--baseline", "BASE", "--groups", "passages"], "--groups"),
@@ -206,11 +210,24 @@ def test_words_that_cannot_work(cli: Cli, repository: Path, words: list[str], sa
 def test_damaged_input(cli: Cli, repository: Path) -> None:
     base = repository / "baseline.json"
     whole = base.read_bytes()
-    for content in (b"", whole[: len(whole) // 2], b'{"schema": "llmc.baseline/1", "entries": []}', b"{}"):
+    for content in (
+        b"",
+        whole[: len(whole) // 2],
+        b'{"schema": "llmc.baseline/1", "entries": []}',
+        b"{}",
+        b"[" * 200_000,
+    ):
         base.write_bytes(content)
         called = cli("gate", repository / "pass", "--baseline", base, "--json")
         assert called.code == 2 and called.error["remedy"], content
-    (repository / "pass" / "record.json").write_text("{")
+    record_file = repository / "pass" / "record.json"
+    whole_record = record_file.read_text()
+    for number in ("NaN", "Infinity", "1e999"):
+        record_file.write_text(whole_record.replace('"bits_per_weight": null', f'"bits_per_weight": {number}'))
+        assert record_file.read_text() != whole_record
+        called = cli("gate", repository / "pass", "--min-accuracy", "5", "--json")
+        assert called.code == 2 and "finite" in called.error["message"], called.out
+    record_file.write_text("{")
     assert cli("gate", repository / "pass", "--min-accuracy", "5").code == 2
 
 
@@ -249,3 +266,19 @@ def test_a_sweep_against_its_own_baseline_and_a_committed_one(cli: Cli, reposito
     (out / "sweeps" / "ladder" / "cells.json").write_text(json.dumps(body))
     called = cli("gate", "ladder", "--out", out, "--json")
     assert called.code == 3 and called.data["cases"][-1]["reason"] == "the cell is failed: no such file"
+
+
+def test_a_run_named_twice_is_one_test(cli: Cli, repository: Path) -> None:
+    """Two of the same would each have to be twice as sure."""
+    run = repository / "pass"
+    spelt = [run, f"{run}/", run / "record.json", run.parent / "fail" / ".." / "pass"]
+    called = cli("gate", *spelt, "--baseline", repository / "baseline.json", "--json")
+    (case,) = called.data["cases"]
+    assert case["test"]["p_pass"] == case["test"]["p_pass_adjusted"]
+    # Copies of a record side by side are two things.
+    for name in ("a.json", "b.json"):
+        (repository / name).write_bytes((run / "record.json").read_bytes())
+    called = cli(
+        "gate", repository / "a.json", repository / "b.json", "--baseline", repository / "baseline.json", "--json"
+    )
+    assert len(called.data["cases"]) == 2

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from helpers import Cli
 from llmc.benchmarks import names
 from llmc.benchmarks import spec as specs
 from llmc.errors import InputFileError, UsageError
@@ -78,11 +79,11 @@ def test_a_variant_says_otherwise(tmp_path: Path) -> None:
     assert found["others/coqa"].questions.shots == 0
 
 
-def change(where: list[Any], value: Any) -> dict[str, Any]:
+def change(where: list[Any], value: Any, suite: dict[str, Any] = SUITE) -> dict[str, Any]:
     """The suite with one thing changed; None takes it out."""
     import copy
 
-    data = copy.deepcopy(SUITE)
+    data = copy.deepcopy(suite)
     here: Any = data
     for step in where[:-1]:
         here = here[step]
@@ -179,3 +180,40 @@ def test_the_published_suite() -> None:
     assert drawn == dict.fromkeys(
         ["commonsense-qa", "piqa", "social-iqa"], Sample(count=10000, seed=1234, draw="documents")
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\naggregate: mean\nname: y\n", "suite.yaml:3: the key name stands twice"),
+        ("name: 2024-13-45\n", "suite.yaml:1: 2024-13-45 is no timestamp"),
+        ("name: x\nparts: &a\n  - *a\n", "suite.yaml:2: too much is nested"),
+        ("name: x\nagregate: mean\nparts: []\n", "suite.yaml:2: unknown key agregate; did you mean aggregate?"),
+        ("parts: " + "[" * 50_000, "nested too deeply"),
+    ],
+)
+def test_a_fault_of_the_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    with pytest.raises(InputFileError) as caught:
+        load(path)
+    assert said in caught.value.what and caught.value.remedy
+
+
+def test_a_suite_of_what_there_is_not_cannot_be_shown(cli: Cli, tmp_path: Path) -> None:
+    suite = change(["protocol"], "olmes")
+    assert cli("suite", "show", written(tmp_path, suite)).code == 0
+    for where, value, said in (
+        (["parts", 1, "parts", 1, "benchmark"], "coqaa", "did you mean coqa"),
+        (["parts", 0, "splits"], ["validation", "nowhere"], "nowhere"),
+        (["parts", 0, "protocol"], "olmess", "did you mean olmes"),
+    ):
+        called = cli("suite", "show", written(tmp_path, change(where, value, suite)))
+        assert called.code == 2 and said in called.err, called.err
+
+
+def test_a_definition_changes_with_what_makes_the_score(tmp_path: Path) -> None:
+    first = find(str(written(tmp_path, SUITE))).definition
+    assert find(str(written(tmp_path, change(["description"], "other words")))).definition == first
+    for where, value in ((["aggregate"], "micro"), (["shots"], 4), (["scoring"], {"bos": "never"})):
+        assert find(str(written(tmp_path, change(where, value)))).definition != first
