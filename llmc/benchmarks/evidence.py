@@ -121,9 +121,8 @@ class Witness:
             kind = "unlabelled" if gold == -1 and self._spec.answer.encoding == "index" else "wrong-answer"
             raise Unfit(f"has the answer {answer!r:.40} and {len(options)} options", kind)
         group = self.group(values)
-        for text in (name, group or ""):
-            if not text.isascii() and _has_surrogate(text):
-                raise Unfit(f"has {text!r:.60}, which is no text, as its id or group")
+        if not name.isascii() or not (group or "").isascii():
+            _require_text(name, group or "")
         return Evidence(row, name, group, fields, options, gold)
 
     def _filled_in(self, field: str, value: Any, name: str) -> str:
@@ -161,8 +160,10 @@ def _filled(found: list[Any]) -> list[Any]:
     return found[: max(2, there[-1] + 1 if there else 0)]
 
 
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _require_text(*texts: str) -> None:
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise Unfit(f"has {text!r:.60}, which is no text, as its id or group")
 
 
 def _at_path(document: Any, path: str) -> Any:

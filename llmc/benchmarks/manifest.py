@@ -155,7 +155,7 @@ def intact_sidecar(out: Path, name: str) -> ManifestEntry | None:
     if entry is None and path.is_file() and path.name != MANIFEST:
         raise InputFileError(
             f"{path} is damaged: it is no record of a built benchmark",
-            f"build {name} again with `llmc build --force`, or remove the file if it is not llmc's",
+            f"build {name} again, or remove {path.name} if it is not llmc's",
         )
     return entry
 

@@ -157,7 +157,7 @@ def entry(given: str, out: Path) -> tuple[str, ManifestEntry]:
     try:
         name = parse(given.removesuffix(suffix)).full_name + suffix
     except UsageError:
-        if near := did_you_mean(given, manifest.entries(out)):
+        if near := did_you_mean(given, manifest.names_in(out)):
             raise UsageError(f"{given!r} is not built in {out}{near}", f"see what is there: {out}/*.json") from None
         raise
     if (found := manifest.intact_sidecar(out, name)) is not None:
