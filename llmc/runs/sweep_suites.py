@@ -41,9 +41,7 @@ def places_file(sweep: Path, key: PartKey) -> Path:
     return sweep / FOLDER / f"{name}-{content_key(asdict(key))[:16]}.json"
 
 
-def write_places(
-    sweep: Path, key: PartKey, places: Mapping[str, Sequence[int]], absent: Mapping[str, Absent]
-) -> None:
+def write_places(sweep: Path, key: PartKey, places: Mapping[str, Sequence[int]], absent: Mapping[str, Absent]) -> None:
     """Keep the places of every task's questions, and why some tasks have none."""
     body = {
         "schema": SCHEMA,
