@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -24,6 +25,9 @@ from llmc.files import cache_dir
 
 if TYPE_CHECKING:
     from llmc.engine.locate import EngineFiles
+
+# A shell's `&` leaves SIGINT ignored, and every process started from here would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROJECT = Path(__file__).resolve().parent.parent
 USERS_CACHE = cache_dir()

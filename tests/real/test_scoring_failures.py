@@ -98,7 +98,8 @@ def test_a_crash_in_native_code_leaves_its_trace(scorer: Scorer, known_model: Pa
 
 def test_a_worker_that_takes_too_long(scorer: Scorer, known_model: Path) -> None:
     scored, found = scorer.run(known_model, ITEMS, limits=Limits(timeout=0.05))
-    assert slugs(scored) == ["timeout"] and not found
+    # Whether it had announced anything by then is a matter of luck.
+    assert slugs(scored)[0] == "timeout" and set(slugs(scored)) <= {"timeout", "scored-fewer"} and not found
 
 
 def test_a_truncated_model(scorer: Scorer, known_model: Path, tmp_path: Path) -> None:
