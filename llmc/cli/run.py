@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -176,9 +178,11 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
 def _check_combination(settings: Settings) -> None:
     """Options that say nothing to the scorer in use are mistakes, not wishes to be ignored."""
     from llmc.scoring.job import Settings as ScoringSettings
-    from llmc.scoring.metrics import RULES
 
-    _one_of("--rule", settings.rule, tuple(RULES))
+    if settings.rule != "llama_cpp":
+        from llmc.scoring.metrics import RULES
+
+        _one_of("--rule", settings.rule, tuple(RULES))
     if settings.scorer == "logprobs":
         if settings.user_flags:
             raise UsageError(
@@ -242,22 +246,41 @@ def _plan_scored(model: str, benches: list[str], settings: Settings, shared: Fir
     return [plan_scored_cell(scorer, loaded, each, settings, first) for each, first in zip(opened, firsts, strict=True)]
 
 
-def _run_all(cells: list[Cell] | list[ScoredCell]) -> int:
-    from llmc.report.run_output import show_finished
-    from llmc.runs.cell import run_cell
+def _run_one(cell: Cell | ScoredCell) -> Finished:
+    # Either road imports a good deal, and a run takes only one.
     from llmc.runs.planned import Cell
+
+    if isinstance(cell, Cell):
+        from llmc.runs.cell import run_cell
+
+        return run_cell(cell)
     from llmc.runs.scored import run_scored_cell
 
+    return run_scored_cell(cell)
+
+
+def _load_what_shows() -> None:
+    """Import what will show the results; the import system makes whoever needs it sooner wait."""
+    for name in ("llmc.report.run_output", "rich.table"):
+        importlib.import_module(name)
+
+
+def _run_all(cells: list[Cell] | list[ScoredCell]) -> int:
+    threading.Thread(target=_load_what_shows, daemon=True).start()  # while the engine works
     finished: list[Finished] = []
     try:
         for cell in cells:
-            finished.append(run_cell(cell) if isinstance(cell, Cell) else run_scored_cell(cell))
+            finished.append(_run_one(cell))
             if finished[-1].record.status == "interrupted":
                 break
     except BaseException:
         if finished:
+            from llmc.report.run_output import show_finished
+
             show_finished(finished)  # what is done is not lost with what went wrong
         raise
+    from llmc.report.run_output import show_finished
+
     code = ExitCode.worst(each.record.exit_code for each in finished)
     show_finished(finished)
     data = [{"folder": str(f.folder), "reused": f.reused, "record": f.record.dump()} for f in finished]

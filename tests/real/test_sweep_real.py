@@ -74,6 +74,7 @@ def test_a_real_ladder_with_one_broken_file(cli: Cli, tmp_path: Path, real_model
         "keep": False,
         "benchmarks": ["arc-easy-validation"],
         "limit": QUESTIONS,
+        "flags": "-t 1",  # threads of two engines at once would wait for each other
     }
     data = bytearray(real_model.read_bytes())
     # The header stays whole, so that nothing is wrong before the model is asked something.
