@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmc.benchmarks.item import Item, ItemWriter
@@ -71,8 +71,12 @@ class Scorer:
         return scored, found
 
     def answers(self, model: Path, items: Sequence[Item] | Path, settings: Settings | None = None) -> list[ScoredItem]:
-        """Return the answers of a run in which nothing may be amiss."""
-        scored, found = self.run(model, items, settings)
+        """Return the answers of a run in which nothing may be amiss; by one thread unless the settings say how many.
+
+        Threads of two tests at once would wait for each other, and no figure depends on their number.
+        """
+        settings = settings or Settings()
+        scored, found = self.run(model, items, replace(settings, threads=settings.threads or 1))
         assert scored.trusted, (scored.findings, (self.folder / "scorer-stderr.log").read_text()[-2000:])
         assert scored.final is not None and scored.answered == len(found)
         return found
