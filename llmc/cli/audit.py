@@ -58,6 +58,7 @@ def audit(
     The verdict is kept as a run record, like that of a run.
     """
     from llmc.engine.audit import audit as judge
+    from llmc.engine.case import selection
     from llmc.runs.audited import audited_record
     from llmc.runs.observed import Observed
     from llmc.runs.store import now
@@ -70,8 +71,7 @@ def audit(
 
         subset, of = transcript.selected[-1]
         extra = [*extra, finding("selection-scored", f"{subset:,} of {of:,} tasks were selected")]
-    if subset is not None and facts is not None and subset >= facts.tasks:
-        subset = None  # all of them, as llama.cpp has it
+    subset = selection(subset, facts.tasks if facts is not None else None)
     result = judge(
         transcript,
         facts=facts,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmc.engine.case import Case, counted, lost_its_tail, number
+from llmc.engine.case import Case, counted, lost_its_tail, number, selection
 from llmc.engine.error_findings import error_findings
 from llmc.engine.rows import read_rows, summary_tolerance
 from llmc.findings import Finding, finding, has_error
@@ -86,8 +86,7 @@ def audit(
     signature is not looked for. ``extra`` findings count as if made here. ``limits`` puts figures into
     the detail of a run that was ended.
     """
-    if subset is not None and (subset <= 0 or (facts is not None and subset >= facts.tasks)):
-        subset = None
+    subset = selection(subset, facts.tasks if facts is not None else None)
     findings = list(extra)
     broken = any(f.slug == "bad-binary" for f in findings)
     case = Case(transcript, facts, outcome, subset, limits, read_rows(transcript), broken)

@@ -39,7 +39,7 @@ class Binding:
     engine: InstalledEngine | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def library(self) -> Path | None:
+    def libllama(self) -> Path | None:
         """Return the libllama that the binding will load, or None."""
         return next((self.lib / name for name in _LIBRARY_NAMES if (self.lib / name).is_file()), None)
 
@@ -103,7 +103,7 @@ def _named(text: str) -> Binding:
     if not (site / PACKAGE / "__init__.py").is_file():
         raise EngineError(f"${_VARIABLE}: {text} holds no {PACKAGE} package", "name the folder that llama_cpp lies in")
     binding = _of_package(site / PACKAGE, f"${_VARIABLE}")
-    if binding.library() is None:
+    if binding.libllama() is None:
         raise EngineError(
             f"${_VARIABLE}: {binding.lib} holds no libllama",
             "install llama-cpp-python with its own library, as pip does",
@@ -124,7 +124,7 @@ def _importable() -> Binding | None:
     if spec is None or not spec.origin:
         return None
     binding = _of_package(Path(spec.origin).parent, "Python")
-    return None if binding.library() is None or _too_old(binding.version) else binding
+    return None if binding.libllama() is None or _too_old(binding.version) else binding
 
 
 def _of_package(package: Path, found_by: str) -> Binding:

@@ -52,6 +52,17 @@ class Case:
         return f"{number(scored)} of {counted(expected, 'task')} scored"
 
 
+def selection(subset: int | None, tasks: int | None) -> int | None:
+    """Return how many tasks ``--multiple-choice-tasks`` selects, None when it is all of them.
+
+    As llama.cpp has it, 0 or less and as many as the file holds, or more, are all; ``tasks`` is None when the file is
+    not known.
+    """
+    if subset is None or subset <= 0 or (tasks is not None and subset >= tasks):
+        return None
+    return subset
+
+
 def counted(value: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun."""
     return f"{number(value)} {singular if value == 1 else plural or singular + 's'}"

@@ -78,8 +78,8 @@ def launch(
         )
         transcript = parser.close()
         spent += outcome.seconds
-        enough = attempt == QUICK_ATTEMPTS or (attempt >= ATTEMPTS and spent > QUICK_SECONDS)
-        enough = enough or outcome.seconds > RETRY_SECONDS
+        tried = attempt == QUICK_ATTEMPTS or (attempt >= ATTEMPTS and spent > QUICK_SECONDS)
+        enough = tried or outcome.seconds >= RETRY_SECONDS
         if enough or not lost_its_tail(transcript, outcome, facts.tasks):
             break
     extra = after() if after is not None else []

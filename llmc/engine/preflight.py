@@ -232,7 +232,7 @@ def _counted(raw: bytes, said: dict[str, Any], facts: BinFacts) -> Preflight | N
 
 def _cache_entry(facts: BinFacts, model: ModelFacts, binding: Binding) -> Path | None:
     """Return where the result for these contents is kept; None when there is no library to name."""
-    library = binding.library()
+    library = binding.libllama()
     if library is None:
         return None
     versions = sorted(path.name for path in binding.site.glob("llama_cpp_python-*.dist-info"))

@@ -12,6 +12,7 @@ from typing import Literal
 from llmc import __version__
 from llmc.engine import environment
 from llmc.engine.audit import audit
+from llmc.engine.case import selection
 from llmc.engine.process import Limits, Outcome, run_process
 from llmc.engine.transcript import TranscriptParser
 from llmc.errors import ExitCode, LlmcError
@@ -155,9 +156,7 @@ def _setting(name: str, command: EngineCommand, variables: Mapping[str, str]) ->
 
 def _expected(benchmark: WatchedBenchmark | None, subset: int | None) -> int | None:
     tasks = benchmark.announced() if benchmark else None
-    if tasks is None or subset is None or subset <= 0:
-        return tasks
-    return min(tasks, subset)
+    return None if tasks is None else selection(subset, tasks) or tasks
 
 
 def _golds_in_order(contents: Contents, subset: int | None) -> bytes | None:
@@ -165,11 +164,12 @@ def _golds_in_order(contents: Contents, subset: int | None) -> bytes | None:
     if contents.facts is None:
         return None
     tasks = contents.facts.tasks
-    if subset is None or not 0 < subset < tasks:
+    chosen = selection(subset, tasks)
+    if chosen is None:
         return contents.golds
     from llmc.benchmarks.select import like_llama
 
-    return bytes(contents.golds[i] for i in like_llama(tasks, subset))
+    return bytes(contents.golds[i] for i in like_llama(tasks, chosen))
 
 
 def _in_force(command: EngineCommand, variables: Mapping[str, str]) -> list[Finding]:

@@ -33,7 +33,9 @@ def layout_check(
         return None, []
     correct = "".join(r.correct or "" for r in results)
     chosen = seeded_sample(cell.tasks, count, seed=0)
-    tasks = _tasks(cell, chosen)
+    places = cell.places()
+    wanted = {places[each] for each in chosen}
+    tasks = [task for index, task in enumerate(mcbin.Reader(cell.bench.path)) if index in wanted]
     sample = folder / "layout-check.bin"
     facts = mcbin.write(sample, tasks)
     try:
@@ -60,22 +62,9 @@ def layout_check(
         if any(f.slug == "interrupted" for f in errors):
             return None, [finding("interrupted", "during the layout check; the run itself was complete")]
         return None, [_not_done("; ".join(f.detail for f in errors))]
-    places = _places(cell)
     flipped = tuple(places[chosen[i]] for i, mark in enumerate(result.correct) if mark != correct[chosen[i]])
     check = LayoutCheck(tasks=count, flipped=len(flipped), layout=other.layout(), flipped_tasks=flipped)
     return check, _noise(check)
-
-
-def _tasks(cell: Cell, chosen: Sequence[int]) -> list[mcbin.Task]:
-    """Return the tasks at the positions ``chosen`` (ascending) among those that were scored."""
-    wanted = {_places(cell)[place] for place in chosen}
-    return [task for index, task in enumerate(mcbin.Reader(cell.bench.path)) if index in wanted]
-
-
-def _places(cell: Cell) -> list[int]:
-    """Return the index in the file of every task that llama-perplexity scored."""
-    out = set(cell.left_out)
-    return [index for index in range(cell.bench.facts.tasks) if index not in out]
 
 
 def _not_done(why: str) -> Finding:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.engine.audit import Audit
+from llmc.engine.case import selection
 from llmc.engine.transcript import Transcript
 from llmc.mcbin import BinFacts
 from llmc.runs.identity import benchmark_identity, must_match
@@ -62,9 +63,10 @@ class Observed:
         return Comparability(key=content_key(must), must=must, should=should)
 
     def _selection(self) -> dict[str, Any] | None:
-        if self.subset is None or self.facts is None or not 0 < self.subset < self.facts.tasks:
+        chosen = selection(self.subset, self.facts.tasks) if self.facts is not None else None
+        if chosen is None or self.facts is None:
             return None
-        return {"kind": "--multiple-choice-tasks", "tasks": self.subset, "of": self.facts.tasks}
+        return {"kind": "--multiple-choice-tasks", "tasks": chosen, "of": self.facts.tasks}
 
 
 def stem(name: str | None) -> str:

@@ -56,6 +56,11 @@ class Cell:
         """True when what is scored are files made for the purpose: a very large benchmark, or one with gaps."""
         return self.tasks > self.settings.part_size or bool(self.left_out)
 
+    def places(self) -> list[int]:
+        """Return the index in the file of every task that llama-perplexity scores."""
+        out = set(self.left_out)
+        return [index for index in range(self.bench.facts.tasks) if index not in out]
+
     def command(self) -> list[str]:
         return self.plan.command(self.engine.probe.command, self.model.facts.path, self.bench.path)
 

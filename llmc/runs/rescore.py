@@ -67,8 +67,7 @@ def cross_check(cell: Cell, correct: str, folder: Path) -> tuple[CrossCheck | No
     count = min(cell.settings.cross_check, cell.tasks)
     if not count:
         return None, []
-    left_out = set(cell.left_out)
-    places = [index for index in range(cell.bench.facts.tasks) if index not in left_out]
+    places = cell.places()
     marks = dict(zip(places, correct, strict=True))
     sample = [places[i] for i in seeded_sample(len(places), count, seed=0)]
     choices, findings = choices_of(cell, sample, folder / "cross-check", "cross-check")
